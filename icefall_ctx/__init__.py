@@ -1,0 +1,1 @@
+"""Conversational speech recognition that remembers: context, speakers and new words."""

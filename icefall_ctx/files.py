@@ -1,0 +1,34 @@
+"""Writing files so that a reader, or a later run, never meets a half-written one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, Union
+
+
+@contextmanager
+def atomic_path(path: Union[str, Path]) -> Iterator[Path]:
+    """A temporary path beside ``path`` that takes its place when the block ends without an error.
+
+    The temporary name keeps the suffixes of ``path``, since writers choose their format
+    (``.jsonl.gz``) by it.  After an error, or a kill, ``path`` is what it was before.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-", suffix="-" + path.name)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Union[str, Path], text: str) -> None:
+    """Write ``text`` as UTF-8, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, Union
@@ -18,9 +18,7 @@ def atomic_path(path: Union[str, Path]) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-", suffix="-" + path.name)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
     try:
         yield temporary
         os.replace(temporary, path)

@@ -1,0 +1,382 @@
+"""Experiment settings: one source for presets, command-line flags and what a checkpoint remembers.
+
+Four frozen dataclasses hold every option with its default and help text.  A preset
+(``conf/*.yaml``) has one section for each of them; a flag of the same name (``ctx_depth`` is
+``--ctx-depth``) overrides the preset; the result is written to ``exp_dir/config.yaml``, from
+which decoding builds the model again without repeating an option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import sys
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar
+
+import yaml
+
+from icefall_ctx.errors import InputError
+from icefall_ctx.files import write_text
+
+
+def option(default: Any, help: str, choices: Optional[Sequence[str]] = None) -> Any:
+    """A dataclass field that is also a command-line flag."""
+    return field(default=default, metadata={"help": help, "choices": choices})
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What is built.  The defaults are the ``paper`` preset (12/6 layers, d 256, ff 2048, H 4)."""
+
+    feature_dim: int = option(83, "features a frame, without speaker features")
+    vocab_size: int = option(0, "tokens; set from the tokenizer")
+    vocab_fingerprint: str = option("", "the tokenizer's fingerprint; set from the tokenizer")
+
+    encoder: str = option("transformer", "encoder type", ("transformer", "conformer", "lstm"))
+    encoder_layers: int = option(12, "encoder layers")
+    decoder: str = option("transformer", "decoder type", ("transformer", "lstm"))
+    decoder_layers: int = option(6, "decoder layers")
+    dim: int = option(256, "model dimension d")
+    ff_dim: int = option(2048, "feed-forward dimension")
+    heads: int = option(4, "attention heads H")
+    dropout: float = option(0.1, "dropout probability")
+    norm_first: bool = option(False, "Transformer: layer norm before each block, not after it")
+    conv_kernel: int = option(15, "Conformer: kernel of the depthwise convolution (odd)")
+    subsampling_channels: int = option(0, "channels of the two convolutions; 0 means d")
+    subsampling_reduction: str = option(
+        "x4", "frame rate after the convolutions", ("x4",)
+    )
+
+    attention: str = option(
+        "plain",
+        "encoder attention: plain, residual (ResMHA, A1) or context (CtxResMHA, A2)",
+        ("plain", "residual", "context"),
+    )
+    ctx_alpha: float = option(0.1, "weight of the previous utterance's scores (A2)")
+    ctx_depth: int = option(2, "previous utterances run through the encoder in training (A2)")
+    ctx_align: str = option("crop", "fit the previous scores by cropping or resizing", ("crop", "interp"))
+    ctx_mix: str = option("add", "R + alpha C, or (1 - alpha) R + alpha C", ("add", "lerp"))
+
+    text_context: str = option(
+        "none",
+        "what the decoder reads of earlier turns: conditional (A3) or history attention (A3b)",
+        ("none", "conditional", "attention"),
+    )
+    history_sentences: int = option(2, "earlier turns given to the decoder, n")
+    history_tokens: int = option(100, "and at most so many tokens of them, newest kept")
+    history_pe: bool = option(False, "conditional: add positions to the history's embeddings")
+    history_layers: int = option(1, "history attention: layers of the history encoder")
+
+    speaker_features: str = option("none", "concatenated to every frame", ("none", "ivector"))
+    speaker_dim: int = option(100, "dimension of the speaker features")
+    ivector_dropout: float = option(0.0, "probability of a zero i-vector in training")
+
+    memory: str = option("none", "word memory: mem or 2mem (paper B)", ("none", "mem", "2mem"))
+    memory_encoder_layers: int = option(8, "layers of the memory encoder (B1)")
+    memory_decoder_layers: int = option(4, "memory decoder blocks M (B2)")
+    memory_values: str = option(
+        "embedded", "2MEM: values are the entry's embeddings or its encoding", ("embedded", "encoded")
+    )
+    memory_score_residual: bool = option(False, "average a block's scores with the block before")
+
+    def __post_init__(self) -> None:
+        if self.dim % self.heads:
+            raise InputError(f"--dim {self.dim} is not a multiple of --heads {self.heads}")
+        if self.conv_kernel % 2 == 0:
+            raise InputError(f"--conv-kernel {self.conv_kernel} is even; choose an odd kernel")
+
+    @property
+    def input_dim(self) -> int:
+        """Features a frame as the encoder sees them: 83, or 183 with i-vectors."""
+        return self.feature_dim + (self.speaker_dim if self.speaker_features != "none" else 0)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the data is and how batches are made."""
+
+    manifest_dir: Path = option(Path("data/fbank"), "folder of the cuts")
+    lang_dir: Path = option(Path("data/lang_bpe_500"), "folder of the tokenizer")
+    train_cuts: str = option("", "file name of the training cuts in --manifest-dir")
+    valid_cuts: str = option("", "file name of the validation cuts in --manifest-dir")
+    index: str = option("", "full linked manifest for the history; default: train and valid cuts")
+    normalizer: str = option("none", "rules applied to transcripts before they are tokens")
+    max_duration: float = option(200.0, "seconds of audio a batch")
+    num_buckets: int = option(20, "buckets of similar duration")
+    num_workers: int = option(0, "processes that load data")
+    min_duration: float = option(0.1, "seconds; shorter utterances are left out and counted")
+    drop_duration: float = option(30.0, "seconds; longer training utterances are left out")
+    spec_augment: bool = option(True, "mask time and frequency in training (SpecAugment)")
+    time_mask_frames: int = option(40, "SpecAugment: frames of the longest time mask")
+    freq_mask_bins: int = option(27, "SpecAugment: bins of the widest frequency mask")
+    history_speakers: str = option(
+        "all", "earlier turns used as history: all, same or other speaker", ("all", "same", "other")
+    )
+    first_text: str = option(
+        "empty", "history of a first turn: empty, or the turn itself (paper)", ("empty", "repeat")
+    )
+    history_noise: float = option(0.0, "probability that a history sentence is corrupted in training")
+    history_drop: float = option(0.0, "probability that an utterance has no history in training")
+    history_hyps: bool = option(
+        False, "corrupted history comes from decoded hypotheses in the manifest where it has them"
+    )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How the model is trained."""
+
+    exp_dir: Path = option(Path("exp"), "folder of checkpoints, logs, config.yaml and tokenizer")
+    num_epochs: int = option(30, "train until the end of this epoch")
+    start_epoch: int = option(1, "continue after epoch-(N-1).pt; 1 continues an interrupted run")
+    seed: int = option(42, "seed of everything random")
+    world_size: int = option(1, "processes on this machine (torchrun sets it otherwise)")
+    num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch")
+    ctc_weight: float = option(0.3, "w in w * CTC + (1 - w) * CE")
+    label_smoothing: float = option(0.1, "label smoothing of the CE loss")
+    lr_factor: float = option(1.0, "Noam: peak rate is factor * (d * warmup) ** -0.5")
+    warmup: int = option(25000, "Noam: updates until the peak rate")
+    weight_decay: float = option(0.0, "decoupled weight decay (AdamW)")
+    grad_clip: float = option(5.0, "clip the gradient's norm")
+    accum_grad: int = option(1, "batches an update")
+    use_amp: bool = option(False, "mixed precision on CUDA")
+    save_every_n: int = option(2000, "updates between checkpoints inside an epoch; 0: none")
+    keep_last_k: int = option(2, "checkpoints kept inside an epoch")
+    log_interval: int = option(50, "updates between two log lines")
+    tensorboard: bool = option(True, "write TensorBoard events")
+    init_from: Optional[Path] = option(
+        None, "start from this checkpoint; only new modules may be missing, and are named"
+    )
+    freeze: str = option("", "comma-separated prefixes of parameters that stay as they are")
+    lambda_memory: float = option(1.0, "weight of the memory loss (B4)")
+    permute: float = option(0.5, "probability p of the permutation trick (B4)")
+    memory_size: int = option(200, "entries sampled a batch (B5)")
+    memory_empty: float = option(0.1, "share of batches without a relevant entry (B5)")
+    memory_teacher_forcing: int = option(
+        0, "updates in which 2MEM is given the right entry instead of its own choice"
+    )
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """How the trained model is used."""
+
+    exp_dir: Path = option(Path("exp"), "folder of the trained model")
+    epoch: int = option(0, "average the checkpoints that end here; 0: the best by validation loss")
+    avg: int = option(5, "checkpoints averaged")
+    manifest_dir: Optional[Path] = option(None, "folder of the cuts; default: as trained")
+    test_cuts: str = option("", "comma-separated file names of the test cuts in --manifest-dir")
+    index: str = option("", "full linked manifest of the test set; default: the test cuts")
+    method: str = option("beam", "see --help of decode.py", None)
+    beam_size: int = option(5, "hypotheses an utterance")
+    ctc_decode_weight: float = option(0.3, "weight of the CTC prefix scores in beam search")
+    length_bonus: float = option(0.0, "added for every token")
+    max_len_ratio: float = option(1.0, "tokens an encoder frame at the most")
+    lm_exp_dir: Optional[Path] = option(None, "folder of a trained LSTM language model")
+    lm_scale: float = option(0.0, "weight of the language model")
+    carry_lm_state: bool = option(False, "the language model reads the conversation so far")
+    batch_size: int = option(16, "conversations decoded in step")
+    history: str = option(
+        "hyp", "text given as history: own hypotheses, references, none, or shuffled hypotheses",
+        ("hyp", "ref", "none", "shuffled"),
+    )
+    history_min_confidence: float = option(0.0, "a hypothesis below this is not used as history")
+    normalizer: str = option("none", "rules for the normalised error rate")
+    num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch")
+    seed: int = option(42, "seed of the shuffled history and of the bootstrap")
+    max_duration: float = option(200.0, "seconds of audio a batch in methods without history")
+    suffix: str = option("", "appended to the names of the result files")
+    memory: Optional[Path] = option(None, "word list for the memory, one entry a line")
+    words: str = option("", "entries for the memory, separated by commas")
+    memory_trace: bool = option(False, "write which entry fired for each word, and its weight")
+    memory_preselect: int = option(0, "entries kept after the first block; 0: all")
+    memory_from_history: bool = option(False, "rare words of earlier turns enter the memory")
+    baseline_exp_dir: Optional[Path] = option(None, "swap the baseline under the memory")
+
+
+SECTIONS: Dict[str, type] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "train": TrainConfig,
+    "decode": DecodeConfig,
+}
+Config = TypeVar("Config")
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line that says what to do."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, allow_abbrev=False, **kwargs)
+
+    def parse_args(self, args=None, namespace=None):  # noqa: D102
+        namespace, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown option '{unknown[0]}'{self._guess(unknown[0])}")
+        return namespace
+
+    def _guess(self, name: str) -> str:
+        known = [flag for action in self._actions for flag in action.option_strings]
+        near = difflib.get_close_matches(name.split("=")[0], known, n=1)
+        return f"; did you mean {near[0]}?" if near else ""
+
+    def error(self, message: str) -> None:
+        self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
+
+
+def _types(config_class: type) -> Dict[str, type]:
+    """The plain type of each field: ``Optional[Path]`` is ``Path``."""
+    hints = typing.get_type_hints(config_class)
+    return {
+        name: next((a for a in typing.get_args(hint) if a is not type(None)), hint)
+        for name, hint in hints.items()
+    }
+
+
+def parse_bool(text: str) -> bool:
+    """``true``/``false`` in the spellings that icefall's ``str2bool`` takes."""
+    lower = str(text).lower()
+    if lower in ("1", "true", "t", "yes", "y"):
+        return True
+    if lower in ("0", "false", "f", "no", "n"):
+        return False
+    raise argparse.ArgumentTypeError(f"'{text}' is not true or false")
+
+
+def _convert(kind: type, value: Any) -> Any:
+    if value is None:
+        return None
+    if kind is bool:
+        return value if isinstance(value, bool) else parse_bool(value)
+    if kind is int and isinstance(value, float) and value != int(value):
+        raise ValueError(f"{value} is not a whole number")
+    return kind(value)
+
+
+def add_arguments(parser: argparse.ArgumentParser, *config_classes: type) -> None:
+    """Add a flag for every option of the given classes; a shared name is added once."""
+    seen = set()
+    for config_class in config_classes:
+        group = parser.add_argument_group(config_class.__doc__.splitlines()[0].rstrip("."))
+        types = _types(config_class)
+        for f in dataclasses.fields(config_class):
+            if f.name in seen:
+                continue
+            seen.add(f.name)
+            kind = parse_bool if types[f.name] is bool else types[f.name]
+            group.add_argument(
+                "--" + f.name.replace("_", "-"),
+                dest=f.name,
+                type=kind,
+                choices=f.metadata.get("choices"),
+                default=argparse.SUPPRESS,
+                metavar=None if f.metadata.get("choices") else types[f.name].__name__.upper(),
+                help=f"{f.metadata['help']} (default: {f.default!s})".replace("%", "%%"),
+            )
+
+
+def read_yaml(path: Path) -> Dict[str, Dict[str, Any]]:
+    """Read a preset or a ``config.yaml``.
+
+    Raises:
+      InputError: no such file, not YAML, or a section or key that does not exist.
+    """
+    try:
+        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; name an existing preset") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(loaded, dict):
+        raise InputError(f"{path}: expected sections {', '.join(SECTIONS)}")
+    for section, values in loaded.items():
+        _check_keys(path, section, values)
+    return loaded
+
+
+def _check_keys(path: Path, section: str, values: Any) -> None:
+    if section not in SECTIONS:
+        raise InputError(f"{path}: no section '{section}'; there are {', '.join(SECTIONS)}")
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: section '{section}' holds no options")
+    known = [f.name for f in dataclasses.fields(SECTIONS[section])]
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InputError(f"{path}: no option '{key}' in section '{section}'{hint}")
+
+
+def make(config_class: Type[Config], values: Dict[str, Any], source: str) -> Config:
+    """Build one config from plain values, each checked against its type and choices."""
+    types = _types(config_class)
+    converted = {}
+    for f in dataclasses.fields(config_class):
+        if f.name not in values:
+            continue
+        try:
+            value = _convert(types[f.name], values[f.name])
+        except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
+            raise InputError(f"{source}: option '{f.name}': {error}") from error
+        choices = f.metadata.get("choices")
+        if choices and value not in choices:
+            raise InputError(f"{source}: option '{f.name}': '{value}' is none of {', '.join(choices)}")
+        converted[f.name] = value
+    return config_class(**converted)
+
+
+def section_of(config_class: type) -> str:
+    return next(name for name, kind in SECTIONS.items() if kind is config_class)
+
+
+def parse_configs(
+    config_classes: Sequence[type],
+    argv: Optional[List[str]] = None,
+    description: str = "",
+    defaults: Optional[Dict[str, Dict[str, Any]]] = None,
+) -> Tuple[Any, ...]:
+    """Recipe defaults, then ``--config`` preset, then flags: one instance a class.
+
+    Args:
+      config_classes: which options this program has.
+      argv: the arguments; default ``sys.argv[1:]``.
+      description: shown by ``--help``.
+      defaults: the recipe's own defaults, by section.
+    """
+    parser = OneLineParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, help="preset: a YAML file, see conf/")
+    add_arguments(parser, *config_classes)
+    flags = vars(parser.parse_args(argv))
+    preset = flags.pop("config")
+    sections = read_yaml(preset) if preset else {}
+    source = str(preset) if preset else Path(sys.argv[0]).name
+    result = []
+    for config_class in config_classes:
+        name = section_of(config_class)
+        values = {**(defaults or {}).get(name, {}), **sections.get(name, {}), **flags}
+        result.append(make(config_class, values, source))
+    return tuple(result)
+
+
+def save_configs(path: Path, *configs: Any) -> None:
+    """Write the sections of ``configs`` as YAML, atomically."""
+    sections = {
+        section_of(type(config)): {
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in dataclasses.asdict(config).items()
+        }
+        for config in configs
+    }
+    write_text(path, yaml.safe_dump(sections, sort_keys=False))
+
+
+def load_config(path: Path, config_class: Type[Config]) -> Config:
+    """Read one section of a ``config.yaml`` back."""
+    values = read_yaml(path).get(section_of(config_class), {})
+    return make(config_class, values, str(path))

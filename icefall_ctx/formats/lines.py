@@ -1,0 +1,87 @@
+"""Lines of a text file, whatever its line ends, and with a clear word about a wrong encoding."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from pathlib import Path
+from typing import Iterator, Optional, Tuple
+
+from icefall_ctx.errors import InputError, Pathlike, ProblemLog, where
+
+ENCODINGS_TO_TRY = "--encoding gb18030 (Mandarin from LDC), latin-1, utf-16"
+
+
+def read_bytes(path: Pathlike) -> bytes:
+    """The content of a file, unpacked where it is gzip.
+
+    Raises:
+      InputError: no such file, not readable, or a damaged gzip file.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: damaged gzip file ({error}); copy it again") from error
+
+
+def read_lines(
+    path: Pathlike, log: Optional[ProblemLog] = None, *, encoding: str = "utf-8"
+) -> Iterator[Tuple[int, str]]:
+    """``(line number from 1, text)`` of every line that is not blank, without its line end.
+
+    A byte-order mark is dropped.  Only CR, LF and CRLF end a line: some words of other scripts
+    hold characters that :meth:`str.splitlines` would break at.  A line that is not valid in
+    ``encoding`` is logged and skipped; a file without any valid line raises.
+    """
+    log = ProblemLog() if log is None else log
+    codec = _codec(encoding, path)
+    data = read_bytes(path)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        codec, data = "utf-8", _recode(data, path)
+    elif codec.startswith(("utf-16", "utf-32")):
+        codec, data = "utf-8", _recode(data, path, codec)
+    data = data.removeprefix(codecs.BOM_UTF8)
+    lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    good = bad = 0
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.decode(codec)
+        except UnicodeDecodeError as error:
+            bad += 1
+            log.add(f"not {encoding} text", where(path, number), f"byte {raw[error.start]:#04x}")
+            continue
+        if line.strip():
+            good += 1
+            yield number, line
+    if bad and not good:
+        raise InputError(f"{path}: not {encoding} text; try {ENCODINGS_TO_TRY}")
+
+
+def _codec(encoding: str, path: Pathlike) -> str:
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError as error:
+        raise InputError(f"{path}: unknown encoding {encoding!r}; try {ENCODINGS_TO_TRY}") from error
+
+
+def _recode(data: bytes, path: Pathlike, codec: str = "utf-16") -> bytes:
+    try:
+        return data.decode(codec).encode("utf-8")
+    except UnicodeError as error:
+        raise InputError(f"{path}: neither UTF-8 nor whole {codec} text ({error})") from error
+
+
+def parse_seconds(text: str) -> Optional[float]:
+    """A finite number of seconds, or ``None``."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < 1e9 else None  # also refuses inf and nan

@@ -1,0 +1,1 @@
+"""Error rates: alignment, conversations, new words, reports."""

@@ -1,0 +1,96 @@
+"""Writing the manifests of a corpus, counting what is in them, and the frame of a stage script."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import sys
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+
+from lhotse import Recording, RecordingSet, SupervisionSegment, SupervisionSet
+from tqdm import tqdm
+
+from icefall_ctx.errors import InputError
+from icefall_ctx.files import atomic_path
+
+Manifests = Dict[str, Union[RecordingSet, SupervisionSet]]
+CallManifests = Tuple[Recording, List[SupervisionSegment]]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def collect(calls: Sequence[CallManifests]) -> Manifests:
+    """One part out of its calls, in the order given."""
+    return {
+        "recordings": RecordingSet.from_recordings(recording for recording, _ in calls),
+        "supervisions": SupervisionSet.from_segments(
+            supervision for _, supervisions in calls for supervision in supervisions
+        ),
+    }
+
+
+def write_manifests(parts: Dict[str, Manifests], folder: Path, corpus: str) -> None:
+    """``<folder>/<corpus>_{recordings,supervisions}_<part>.jsonl.gz``, each written atomically."""
+    for part, manifests in parts.items():
+        for kind, manifest in manifests.items():
+            with atomic_path(folder / f"{corpus}_{kind}_{part}.jsonl.gz") as temporary:
+                manifest.to_file(temporary)
+
+
+def parallel_map(
+    function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int, title: str
+) -> List[Result]:
+    """Results in the order of ``tasks`` whatever the number of processes, with a progress bar."""
+    return list(tqdm(_results(function, tasks, jobs), desc=title, total=len(tasks), disable=None))
+
+
+def _results(
+    function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int
+) -> Iterator[Result]:
+    if jobs <= 1:
+        yield from map(function, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(function, tasks, chunksize=max(1, min(8, len(tasks) // (4 * jobs))))
+
+
+def describe(parts: Dict[str, Manifests]) -> str:
+    """A table: hours of speech, conversations, turns, speakers, running and distinct words."""
+    lines = [f"{'part':<14}{'hours':>8}{'convs':>8}{'turns':>8}{'speakers':>10}{'words':>9}{'vocab':>8}"]
+    for part, manifests in parts.items():
+        supervisions = list(manifests["supervisions"])
+        words = [word for supervision in supervisions for word in supervision.text.split()]
+        hours = sum(supervision.duration for supervision in supervisions) / 3600
+        conversations = {(s.custom or {}).get("conv_id", s.recording_id) for s in supervisions}
+        speakers = {supervision.speaker for supervision in supervisions}
+        lines.append(
+            f"{part:<14}{hours:>8.2f}{len(conversations):>8}{len(supervisions):>8}"
+            f"{len(speakers):>10}{len(words):>9}{len(set(words)):>8}"
+        )
+    return "\n".join(lines)
+
+
+def stage_parser(description: str, corpus: str) -> argparse.ArgumentParser:
+    """The options that every stage script has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--manifest-dir", type=Path, default=Path("data/manifests"),
+                        help="where the manifests go")  # fmt: skip
+    parser.add_argument("--audio-dir", type=Path, default=Path(f"data/audio/{corpus}"),
+                        help="where the audio goes")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="same seed, same bytes")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    return parser
+
+
+def run_stage(main: Callable[[Optional[Sequence[str]]], None]) -> None:
+    """Run a stage script: an :class:`InputError` ends with one line and status 2."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    try:
+        main(None)
+    except InputError as error:
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        sys.exit(2)

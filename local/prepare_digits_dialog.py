@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Compose the two-channel digit calls and write their manifests."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Optional, Sequence, Tuple
+
+from icefall_ctx.corpora.digits_dialog import DigitsConfig, prepare_digits_dialog
+from icefall_ctx.corpora.manifests import describe, run_stage, stage_parser
+from icefall_ctx.errors import ProblemLog
+
+
+def snr_range(text: str) -> Tuple[float, float]:
+    """``LOW,HIGH`` in dB."""
+    try:
+        low, high = (float(value) for value in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not LOW,HIGH in dB, such as 15,25")
+    if low > high:
+        raise argparse.ArgumentTypeError(f"{text!r}: the lower limit comes first")
+    return low, high
+
+
+def get_parser() -> argparse.ArgumentParser:
+    parser = stage_parser(__doc__, "digits_dialog")
+    parser.add_argument("--fsdd-dir", type=Path, default=Path("download/fsdd"),
+                        help="folder with {digit}_{speaker}_{index}.wav, or the one above")  # fmt: skip
+    parser.add_argument("--test-speakers", default="",
+                        help="speakers kept for the part test_unseen, as a,b")  # fmt: skip
+    parser.add_argument("--train-hours", type=float, default=2.5, help="hours of training speech")
+    parser.add_argument("--test-hours", type=float, default=0.4,
+                        help="hours of speech in each of dev, test and test_unseen")  # fmt: skip
+    parser.add_argument("--caller-snr", type=snr_range, default=(15.0, 25.0),
+                        help="LOW,HIGH in dB (write --caller-snr=-5,5 if LOW is negative)")  # fmt: skip
+    parser.add_argument("--readback-snr", type=snr_range, default=(-10.0, -2.0),
+                        help="LOW,HIGH in dB, written --readback-snr=-10,-2")  # fmt: skip
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    args = get_parser().parse_args(argv)
+    hours = dict.fromkeys(("dev", "test", "test_unseen"), args.test_hours)
+    problems = ProblemLog()
+    parts = prepare_digits_dialog(
+        args.fsdd_dir,
+        args.manifest_dir,
+        audio_dir=args.audio_dir,
+        test_speakers=[name for name in args.test_speakers.split(",") if name],
+        config=DigitsConfig(
+            hours={"train": args.train_hours, **hours},
+            caller_snr=args.caller_snr,
+            readback_snr=args.readback_snr,
+            seed=args.seed,
+        ),
+        jobs=args.jobs,
+        problems=problems,
+    )
+    print(describe(parts))
+    if problems:
+        print(problems.summary())
+
+
+if __name__ == "__main__":
+    run_stage(main)

@@ -1,0 +1,1 @@
+"""Features: log-mel filterbank and pitch, and their extraction for whole corpora."""

@@ -6,7 +6,7 @@ import codecs
 import gzip
 import zlib
 from pathlib import Path
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from icefall_ctx.errors import InputError, Pathlike, ProblemLog, where
 
@@ -85,3 +85,30 @@ def parse_seconds(text: str) -> Optional[float]:
     except ValueError:
         return None
     return value if abs(value) < 1e9 else None  # also refuses inf and nan
+
+
+def is_comment(line: str) -> bool:
+    """``;;`` opens a comment line in all NIST formats."""
+    return line.lstrip().startswith(";;")
+
+
+def read_fields(
+    path: Pathlike,
+    log: ProblemLog,
+    least: int,
+    *,
+    encoding: str = "utf-8",
+    splits: int = -1,
+    comments: bool = True,
+) -> Iterator[Tuple[int, List[str]]]:
+    """Lines split at white space; those of too few fields are logged, comments left out."""
+    for number, line in read_lines(path, log, encoding=encoding):
+        if comments and is_comment(line):
+            continue
+        fields = line.split(None, splits)
+        if len(fields) < least:
+            log.add(
+                "too few fields", where(path, number), f"{len(fields)} of {least}: {line[:60]!r}"
+            )
+            continue
+        yield number, fields

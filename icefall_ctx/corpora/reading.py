@@ -28,7 +28,6 @@ END_TOLERANCE = 1.0
 MIN_DURATION = 0.025
 
 
-
 def require_dir(path: Pathlike, what: str) -> Path:
     """``path`` if it is a folder, else an :class:`InputError` that says what should be there."""
     path = Path(path)
@@ -73,6 +72,8 @@ def read_text(
         encoding = _encoding_of(path, encodings) if len(encodings) > 1 else encodings[0]
         yield from read_lines(path, problems, encoding=encoding)
     except InputError as error:
+        if problems.strict:
+            raise
         report(problems, "unreadable file", error, path)
 
 

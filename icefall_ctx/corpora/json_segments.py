@@ -1,0 +1,38 @@
+"""JSON transcripts: one file a call, a list of segments."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from icefall_ctx.errors import InputError, Pathlike
+
+
+def load_json(path: Pathlike, kind: type) -> Any:
+    """The content of a JSON file whose top level is a ``list`` or a ``dict``."""
+    try:
+        content = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InputError(f"{path}: not JSON ({error})") from None
+    if not isinstance(content, kind):
+        found, wanted = type(content).__name__, kind.__name__
+        raise InputError(f"{path}: holds a {found}, a {wanted} is needed")
+    return content
+
+
+def number(segment: Dict[str, Any], key: str) -> Optional[float]:
+    """A finite number in a segment, or None."""
+    value = segment.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < 1e15 and math.isfinite(value) else None
+
+
+def milliseconds(segment: Dict[str, Any], key: str) -> Optional[float]:
+    """A time that the file gives in milliseconds, in seconds."""
+    value = number(segment, key)
+    return None if value is None else round(value / 1000, ndigits=6)

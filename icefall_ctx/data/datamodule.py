@@ -134,6 +134,7 @@ class AsrDataModule:
             cuts = self.all_train_cuts if training else self.all_valid_cuts
             corruptor = self._corruptor if options.noise else None
             history = HistoryReader(options, self.index, cuts, corruptor)
+            history.report_missing(self.train_cuts if training else self.valid_cuts)
         return self._dataset(history)
 
     @cached_property

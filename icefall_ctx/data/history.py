@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
@@ -76,9 +77,6 @@ class HistoryReader:
       index: every turn of the corpus.
       cuts: all cuts, with every speed copy, among which earlier audio is looked up.
       corruptor: needed if ``options.noise`` is not zero.
-
-    Attributes:
-      missing: how often an earlier turn's audio was asked for and was not among the cuts.
     """
 
     def __init__(
@@ -93,7 +91,6 @@ class HistoryReader:
         self.options = options
         self.index = index
         self.corruptor = corruptor
-        self.missing = 0
         self._cuts: Mapping[str, Cut] = (
             {copy_key(cut): cut for cut in cuts} if options.audio_depth else {}
         )
@@ -128,8 +125,21 @@ class HistoryReader:
         if len(keys) < depth:
             keys.insert(0, keys[0] if keys else copy_key(cut))
         found = [cut if key == copy_key(cut) else self._cuts.get(key) for key in keys]
-        self.missing += found.count(None)
         return [None] * (depth - len(found)) + found
+
+    def missing(self, cuts: Iterable[Cut]) -> int:
+        """How many of ``cuts`` have a turn directly before them whose audio is not there."""
+        return sum(self.audio(cut)[-1] is None for cut in cuts) if self.options.audio_depth else 0
+
+    def report_missing(self, cuts: Sequence[Cut]) -> None:
+        number = self.missing(cuts)
+        if number:
+            logging.warning(
+                "%d of %d utterances have no audio of the turn before them: it is not among "
+                "the cuts, or not at the same speed",
+                number,
+                len(cuts),
+            )
 
 
 def history_rng(seed: int, epoch: int, cut_id: str) -> random.Random:

@@ -13,7 +13,7 @@ import logging
 import pickle
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from zipfile import BadZipFile
 
 import torch
@@ -129,25 +129,34 @@ def _some(names: Sequence[str], shown: int = 5) -> str:
 
 def latest_checkpoint(exp_dir: Path) -> Optional[Tuple[Path, Checkpoint]]:
     """The readable checkpoint of most updates; one that cannot be read is named and passed by."""
-    steps = [(step, path) for step, path in step_checkpoints(exp_dir).items()]
-    newest_first = [path for _, path in sorted(steps, reverse=True)]
-    candidates = list(epoch_checkpoints(exp_dir).values())[::-1][:1] + newest_first[:1]
-    others = list(epoch_checkpoints(exp_dir).values())[::-1][1:] + newest_first[1:]
-    found = _readable(candidates) or _readable(others, first=True)
-    # After the last update of an epoch, the file that also holds its validation goes on.
-    return max(found, key=lambda item: (item[1]["step"], "epoch-" in item[0].name), default=None)
+    found = (
+        _newest_readable(list(step_checkpoints(exp_dir).values())),
+        _newest_readable(list(epoch_checkpoints(exp_dir).values())),
+    )
+    # Of two after the same update, the one that also holds the epoch's validation (the last).
+    newest = None
+    for item in filter(None, found):
+        if newest is None or item[1]["step"] >= newest[1]["step"]:
+            newest = item
+    return newest
 
 
-def _readable(paths: Iterable[Path], first: bool = False) -> List[Tuple[Path, Checkpoint]]:
-    found = []
-    for path in paths:
+def _newest_readable(paths: Sequence[Path]) -> Optional[Tuple[Path, Checkpoint]]:
+    for path in reversed(paths):
         try:
-            found.append((path, read_checkpoint(path)))
+            return path, read_checkpoint(path)
         except InputError as error:
             logging.warning("%s; trying an older one", error)
-        if first and found:
-            break
-    return found
+    return None
+
+
+def warn_of_later(exp_dir: Path, step: int, epoch: int) -> None:
+    """Checkpoints of a run that is being done again would be taken up by the next start."""
+    later = [p for e, p in epoch_checkpoints(exp_dir).items() if e >= epoch]
+    later += [p for s, p in step_checkpoints(exp_dir).items() if s > step]
+    if later:
+        names = _some([path.name for path in later])
+        logging.warning("%s: of an earlier run from here; delete them if this one replaces it", names)
 
 
 def remove_leftovers(exp_dir: Path) -> None:

@@ -19,13 +19,11 @@ class Journal:
     def __init__(self, exp_dir: Path, enabled: bool = True, tensorboard: bool = True) -> None:
         self.exp_dir = Path(exp_dir)
         self.enabled = enabled
+        self.tensorboard = enabled and tensorboard
         self.interval = Metrics()
         self._since = time.time()
+        self._first_step = 0
         self._writer: Any = None
-        if enabled and tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(str(self.exp_dir / "tensorboard"))
 
     @property
     def metrics_path(self) -> Path:
@@ -42,7 +40,11 @@ class Journal:
         if self.enabled:
             logging.info(
                 "epoch %d, update %d: %s, lr %.3g, %.0f audio s/s",
-                epoch, step, self.interval, rate, speed,
+                epoch,
+                step,
+                self.interval,
+                rate,
+                speed,
             )
             self._scalars("train", {**self.interval.averages(), "lr": rate, "speed": speed}, step)
         self.interval, self._since = Metrics(), time.time()
@@ -73,13 +75,21 @@ class Journal:
 
     def forget_after(self, step: int) -> None:
         """Drop records of epochs that a run continuing from ``step`` will do again."""
+        self._first_step = step + 1
         if self.enabled and self.metrics_path.exists():
             self._write([r for r in read_metrics(self.metrics_path) if r["step"] <= step])
 
     def _scalars(self, prefix: str, values: Dict[str, float], step: int) -> None:
-        if self._writer is not None:
-            for name, value in values.items():
-                self._writer.add_scalar(f"{prefix}/{name}", value, step)
+        if not self.tensorboard:
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # What an interrupted run wrote for updates that are done again is hidden.
+            folder = str(self.exp_dir / "tensorboard")
+            self._writer = SummaryWriter(folder, purge_step=self._first_step or None)
+        for name, value in values.items():
+            self._writer.add_scalar(f"{prefix}/{name}", value, step)
 
     def close(self) -> None:
         if self._writer is not None:

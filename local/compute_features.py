@@ -3,24 +3,26 @@
 
 The output is a manifest of cuts, one a turn, in the order of the supervisions; with --perturb-speed
 all turns at 0.9 and 1.1 follow.  Run again after an interruption, it continues.  Turns that are too
-short or without text are skipped, turns whose audio is bad are left out; both are listed.  The exit
-status is 1 if more than --max-bad-share of the turns were bad.
+short or without text are skipped, turns whose audio is bad are left out; all are listed beside the
+output, in NAME.left_out.txt.  The exit status is 1 if more than --max-bad-share of the turns were bad.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.manifests import read_manifest, write_manifest
-from icefall_ctx.errors import InputError
+from icefall_ctx.errors import InputError, Problem
 from icefall_ctx.features.cuts import TurnCutter
 from icefall_ctx.features.extraction import extract_features, make_tasks
 from icefall_ctx.features.extractor import BACKENDS, FbankPitchConfig
+from icefall_ctx.files import write_text
 from icefall_ctx.text.normalize import NORMALIZERS, get_normalizer
 
 
@@ -29,6 +31,19 @@ def boolean(text: str) -> bool:
     if text.lower() not in values:
         raise argparse.ArgumentTypeError(f"'{text}' is neither true nor false")
     return values[text.lower()]
+
+
+def at_least(minimum: float, kind: Callable[[str], float]) -> Callable[[str], float]:
+    """An argparse type: a finite number that is not smaller."""
+
+    def parse(text: str) -> float:
+        value = kind(text)
+        if not minimum <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least {minimum}")
+        return value
+
+    parse.__name__ = kind.__name__  # argparse names it where kind refuses the text
+    return parse
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -49,20 +64,21 @@ def get_parser() -> argparse.ArgumentParser:
     add("--backend", choices=["auto", *BACKENDS], default="auto",
         help="same numbers, other speed (default: auto, the fastest installed)")
     add("--perturb-speed", action="store_true", help="add copies at 0.9 and 1.1, for training")
-    add("--num-jobs", type=int, default=2, help="processes (default: 2)")
-    add("--min-duration", type=float, default=0.1,
+    add("--num-jobs", type=at_least(1, int), default=2, help="processes (default: 2)")
+    add("--min-duration", type=at_least(0, float), default=0.1,
         help="seconds; shorter turns are skipped (default: 0.1)")
     add("--allow-empty-text", action="store_true",
         help="keep turns without text, for calls that are only to be recognised")
     add("--normalizer", choices=list(NORMALIZERS), default="none",
         help="a text is empty if it is after these rules; the text stays as it is (default: none)")
-    add("--max-bad-share", type=float, default=0.01,
+    add("--max-bad-share", type=at_least(0, float), default=0.01,
         help="share of turns with bad audio, of 1, that is no failure (default: 0.01)")
     return parser
 
 
-def default_storage_dir(output: Path) -> Path:
-    return output.with_name(output.name.split(".jsonl")[0] + "_feats")
+def beside(output: Path, ending: str) -> Path:
+    """data/fbank/cuts_train.jsonl.gz -> data/fbank/cuts_train + ending"""
+    return output.with_name(output.name.split(".jsonl")[0] + ending)
 
 
 def cut_turns(args: argparse.Namespace) -> TurnCutter:
@@ -80,7 +96,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     cutter = cut_turns(args)
     cuts = cutter.cut_all(read_manifest(args.supervisions, "supervisions"))
     speeds = [1.0, 0.9, 1.1] if args.perturb_speed else [1.0]
-    storage_dir = args.storage_dir or default_storage_dir(args.output)
+    storage_dir = args.storage_dir or beside(args.output, "_feats")
     refused = len(cutter.bad)
     result = extract_features(make_tasks(cuts, speeds), config, storage_dir, args.num_jobs)
     for problem in result.problems:
@@ -92,12 +108,21 @@ def main(argv: Optional[List[str]] = None) -> None:
     report(cutter, len(cuts) + refused, args)
 
 
+def write_list(path: Path, problems: List[Problem]) -> None:
+    """All turns that were left out, one a line; no file where there are none."""
+    if problems:
+        write_text(path, "".join(f"{p.place} {p.kind}: {p.detail}\n" for p in problems))
+    else:
+        path.unlink(missing_ok=True)
+
+
 def report(cutter: TurnCutter, num_turns: int, args: argparse.Namespace) -> None:
     """Say what was left out; end with status 1 if that is too much."""
     logs = {"skipped": cutter.skipped, "repaired": cutter.trimmed, "left out": cutter.bad}
     for what, log in logs.items():
         if len(log):
             logging.warning("%s: %s", what, log.summary())
+    write_list(beside(args.output, ".left_out.txt"), cutter.skipped.problems + cutter.bad.problems)
     if not num_turns:
         raise InputError(f"{args.supervisions}: no turn to compute features of")
     bad = len({problem.place for problem in cutter.bad.problems})  # a turn fails at every speed

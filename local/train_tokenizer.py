@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, Optional, Sequence
 
-from lhotse import load_manifest_lazy
-
+from icefall_ctx.corpora.manifests import run_stage
+from icefall_ctx.data.manifests import iter_items, iter_supervisions, open_manifest
 from icefall_ctx.errors import InputError
 from icefall_ctx.text.normalize import NORMALIZERS
 from icefall_ctx.text.tokenizer import Tokenizer, train_bpe, train_char
 
 
-def get_args(argv: List[str] | None = None) -> argparse.Namespace:
+def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "inputs", nargs="+", type=Path, metavar="FILE",
@@ -36,12 +35,17 @@ def get_args(argv: List[str] | None = None) -> argparse.Namespace:
 
 def read_texts(path: Path) -> Iterator[str]:
     """Transcripts of a manifest, or the lines of a text file."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        yield from (item.text or "" for item in load_manifest_lazy(path))
-    else:
+        manifest = open_manifest(path, "supervisions", "cuts")
+        for supervision in iter_supervisions(iter_items(manifest, path)):
+            yield supervision.text or ""
+        return
+    try:
         yield from path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a text file in UTF-8 ({error})") from error
 
 
 def train(args: argparse.Namespace) -> Tokenizer:
@@ -60,14 +64,10 @@ def train(args: argparse.Namespace) -> Tokenizer:
     return tokenizer
 
 
-def main() -> None:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    args = get_args()
-    try:
-        train(args).save(args.output)
-    except InputError as error:
-        sys.exit(f"train_tokenizer.py: {error}")
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    args = get_args(argv)
+    train(args).save(args.output)
 
 
 if __name__ == "__main__":
-    main()
+    run_stage(main)

@@ -16,6 +16,7 @@ FRAME_SHIFT = 0.01  # seconds
 FRAME_LENGTH = 0.025  # seconds
 LOW_FREQ, HIGH_FREQ = 20.0, -400.0  # Hz; negative: below the Nyquist frequency
 PITCH_DIM = 3  # probability of voicing, normalised log pitch, delta of log pitch
+MIN_RATE, MIN_MEL_BINS = 2000, 3
 MIN_SECONDS = 0.2  # shorter signals get silence appended; those frames are cut off again
 INT16_SCALE = 32768.0  # Kaldi's pitch tracker expects samples in the range of 16-bit integers
 
@@ -163,13 +164,27 @@ def fit_frames(features: np.ndarray, num_frames: int) -> np.ndarray:
     return np.pad(features, ((0, missing), (0, 0)), mode="edge")
 
 
+@lru_cache(maxsize=None)
+def _has_empty_bin(sampling_rate: int, num_mel_bins: int) -> bool:
+    """Whether a mel bin, from edge to edge, lies between two points of the Fourier transform."""
+    size = 1 << (round(sampling_rate * FRAME_LENGTH) - 1).bit_length()
+    limits = np.array([LOW_FREQ, sampling_rate / 2 + HIGH_FREQ])
+    low, high = 1127 * np.log1p(limits / 700)
+    edges = 700 * np.expm1(np.linspace(low, high, num_mel_bins + 2) / 1127)
+    points = np.arange(size // 2) * sampling_rate / size
+    inside = np.searchsorted(points, edges[2:], "left") - np.searchsorted(points, edges[:-2], "right")
+    return bool((inside < 1).any())
+
+
 @dataclass
 class FbankPitchConfig:
     """Settings of :class:`FbankPitch`; frames of 25 ms every 10 ms, no dither.
 
     Args:
-      sampling_rate: of the audio, in Hz; audio of another rate is refused.
-      num_mel_bins: log-mel bins between 20 Hz and 400 Hz below the Nyquist frequency.
+      sampling_rate: of the audio, in Hz, a multiple of 100 so that 10 ms are whole samples; audio of
+        another rate is refused.
+      num_mel_bins: log-mel bins between 20 Hz and 400 Hz below the Nyquist frequency; so many that
+        a bin would fall between two points of the spectrum raise :class:`InputError`.
       pitch: append Kaldi's three pitch dimensions.
       backend: ``auto``, ``kaldifeat``, ``native`` (kaldi-native-fbank) or ``lhotse``; they
         differ in speed, and by less than 1e-3 in value.
@@ -179,6 +194,18 @@ class FbankPitchConfig:
     num_mel_bins: int = 80
     pitch: bool = True
     backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        rate, bins = self.sampling_rate, self.num_mel_bins
+        if rate < MIN_RATE or rate % 100:
+            raise InputError(
+                f"sampling rate {rate} Hz: features need a multiple of 100, at least {MIN_RATE}"
+            )
+        if bins < MIN_MEL_BINS:
+            raise InputError(f"{bins} mel bins: at least {MIN_MEL_BINS} are needed")
+        if _has_empty_bin(rate, bins):
+            most = next(n for n in range(bins, 0, -1) if not _has_empty_bin(rate, n))
+            raise InputError(f"{bins} mel bins: at {rate} Hz at most {most} hold anything")
 
     def to_dict(self) -> Dict[str, Any]:
         return asdict(self)

@@ -203,8 +203,11 @@ def _load_directory(directory: Path) -> _Units:
 
 
 def _load_bpe(path: Path) -> _BpeUnits:
+    model = path.read_bytes()
+    if not model:
+        raise InputError(f"{path}: is empty; train the tokenizer again")
     try:
-        units = _BpeUnits(path.read_bytes())
+        units = _BpeUnits(model)
     except RuntimeError as error:  # what sentencepiece raises when it cannot parse
         raise InputError(f"{path}: not a sentencepiece model; give the bpe.model file") from error
     _check_special(units.pieces, path)

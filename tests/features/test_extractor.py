@@ -179,3 +179,29 @@ def test_unknown_and_missing_backends(monkeypatch):
     assert module.resolve_backend("auto") == "lhotse"
     with pytest.raises(InputError, match="install_kaldifeat"):
         module.resolve_backend("kaldifeat")
+
+
+@pytest.mark.parametrize(
+    "rate, bins, message",
+    [
+        (0, 80, "sampling rate 0"),
+        (11025, 80, "11025 Hz.*multiple of 100"),
+        (16000, 0, "0 mel bins"),
+        (8000, 200, "200 mel bins: at 8000 Hz at most"),
+    ],
+)
+def test_impossible_settings_are_refused(rate, bins, message):
+    with pytest.raises(InputError, match=message):
+        FbankPitchConfig(sampling_rate=rate, num_mel_bins=bins)
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_the_most_bins_allowed_all_vary(rate):
+    with pytest.raises(InputError) as info:
+        FbankPitchConfig(sampling_rate=rate, num_mel_bins=500)
+    most = int(str(info.value).split("at most ")[1].split()[0])
+    noise = np.random.default_rng(0).standard_normal(rate).astype(np.float32)
+    features = make(rate, num_mel_bins=most, pitch=False).extract(noise, rate)
+    assert most >= 80 and features.std(axis=0).min() > 0.1
+    direct = direct_fbank(noise, rate, most + 1)  # one more: a bin of nothing
+    assert direct.std(axis=0).min() < 1e-9

@@ -1,0 +1,95 @@
+"""Graphs on disk: ``as_dict()`` files as icefall writes them, and G as OpenFst text."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any, List
+
+import torch
+
+from icefall_ctx.errors import InputError, Pathlike, ProblemLog, where
+from icefall_ctx.files import atomic_path
+from icefall_ctx.formats.lines import read_lines
+from icefall_ctx.lattice.k2_import import k2, require_k2
+
+# What an as_dict() file is made of; torch's own weights-only loader knows no ragged tensors.
+_ALLOWED = {
+    ("_k2.ragged", "RaggedTensor"),
+    ("torch._utils", "_rebuild_tensor_v2"),
+    ("collections", "OrderedDict"),
+}
+_STORAGES = {"IntStorage", "FloatStorage", "LongStorage", "DoubleStorage", "BoolStorage"}
+
+
+class _GraphUnpickler(pickle.Unpickler):
+    """Builds tensors and ragged tensors and refuses every other name: no code runs."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _ALLOWED or (module == "torch" and name in _STORAGES):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} has no place in a graph")
+
+
+class _GraphPickle:
+    """The part of the module ``pickle`` that ``torch.load`` asks for."""
+
+    Unpickler = _GraphUnpickler
+    load = staticmethod(lambda file, **kwargs: _GraphUnpickler(file, **kwargs).load())
+
+
+def save_fsa(path: Pathlike, fsa: k2.Fsa) -> None:
+    """Write ``fsa.as_dict()``; attributes such as its fingerprints travel inside."""
+    with atomic_path(path) as temporary:
+        torch.save(fsa.as_dict(), temporary)
+
+
+def load_fsa(path: Pathlike, device: str = "cpu") -> k2.Fsa:
+    """Read what :func:`save_fsa` or icefall wrote; a file with anything but tensors is refused."""
+    require_k2()
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such graph; compile it with local/compile_hlg.py")
+    try:
+        # weights_only is the restriction of _GraphUnpickler here, which adds ragged tensors.
+        content = torch.load(
+            path, map_location=device, pickle_module=_GraphPickle, weights_only=False
+        )
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise InputError(f"{path}: not a graph ({str(error).splitlines()[0]})") from error
+    if not isinstance(content, dict) or "arcs" not in content:
+        raise InputError(f"{path}: not a graph, it has no arcs")
+    return k2.Fsa.from_dict(content)
+
+
+def read_openfst(path: Pathlike) -> k2.Fsa:
+    """G out of ``G_3_gram.fst.txt``: word ids as labels and ``aux_labels``, scores = -weights.
+
+    Every arc needs four numbers and a weight, every final state a weight.
+    Raises :class:`InputError` with file and line otherwise.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such G; write it with local/compile_g.py")
+    lines = []
+    for number, line in read_lines(path, ProblemLog(strict=True)):
+        _check_openfst_line(line.split(), where(path, number))
+        lines.append(line)
+    if not any(len(line.split()) == 2 for line in lines):
+        raise InputError(f"{path}: G has no final state")
+    return k2.Fsa.from_openfst("\n".join(lines) + "\n", acceptor=False)
+
+
+def _check_openfst_line(fields: List[str], place: str) -> None:
+    if len(fields) in (1, 4):
+        raise InputError(f"{place}: the weight is missing")
+    if len(fields) not in (2, 5):
+        raise InputError(f"{place}: expected 'from to label label weight' or 'state weight'")
+    if any(not _is_number(field) for field in fields):
+        raise InputError(f"{place}: not a number in {' '.join(fields)!r}; word ids are expected")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Union
+from typing import Any, Iterable, Iterator, Optional, Union
 
 from lhotse import CutSet, FeatureSet, RecordingSet, SupervisionSegment, SupervisionSet
 from lhotse.serialization import (
@@ -110,7 +110,18 @@ def write_manifest(manifest: Iterable[Any], path: Pathlike) -> None:
     with atomic_path(path) as temporary:
         with SupervisionSet.open_writer(temporary) as writer:
             for item in manifest:
-                writer.write(item)
+                writer.write(_to_dict(item))
+
+
+def _to_dict(item: Any) -> dict:
+    """As ``item.to_dict()``, which copies deeply and takes most of the time of a long manifest."""
+    if type(item) is not SupervisionSegment or item.alignment or not _plain(item.custom):
+        return item.to_dict()
+    return {key: value for key, value in item.__dict__.items() if value is not None}
+
+
+def _plain(custom: Optional[dict]) -> bool:
+    return custom is None or all(type(v) in (str, int, float, list) for v in custom.values())
 
 
 def iter_supervisions(items: Iterable[Any]) -> Iterator[SupervisionSegment]:

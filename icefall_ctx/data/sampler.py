@@ -30,8 +30,8 @@ def bucket_batches(
     """Cut a shuffled set into batches of similar duration.
 
     Utterances are sorted by duration into ``num_buckets`` groups of equal size; each group is
-    shuffled and cut wherever the padded batch would exceed ``max_duration``; then the batches
-    are shuffled.  Every utterance is in exactly one batch.
+    shuffled; the groups in a row are cut wherever the padded batch would exceed
+    ``max_duration``; then the batches are shuffled.  Every utterance is in exactly one batch.
 
     Args:
       durations: seconds of each utterance.
@@ -50,25 +50,27 @@ def bucket_batches(
         return []
     rng = random.Random(f"{seed}/{epoch}")
     order = sorted(range(len(durations)), key=lambda i: (durations[i], i))
-    # A bucket that holds less than a batch would only make batches smaller.
+    # Smaller buckets would put the same utterances together in every epoch.
     full_batches = max(1, int(sum(durations) / max_duration))
     num_buckets = min(num_buckets, full_batches, len(order))
     size = -(-len(order) // num_buckets)
-    batches: List[List[int]] = []
+    shuffled: List[int] = []
     for begin in range(0, len(order), size):
         bucket = order[begin : begin + size]
         rng.shuffle(bucket)
-        batches.extend(_cut_batches(bucket, durations, max_duration))
+        shuffled += bucket
+    # Cut across the buckets: a remainder of each would be a small batch of its own.
+    batches = list(_cut_batches(shuffled, durations, max_duration))
     rng.shuffle(batches)
     return batches
 
 
 def _cut_batches(
-    bucket: Sequence[int], durations: Sequence[float], max_duration: float
+    order: Sequence[int], durations: Sequence[float], max_duration: float
 ) -> Iterator[List[int]]:
     batch: List[int] = []
     longest = 0.0
-    for i in bucket:
+    for i in order:
         longest_now = max(longest, durations[i])
         if batch and longest_now * (len(batch) + 1) > max_duration:
             yield batch

@@ -13,7 +13,7 @@ import logging
 import pickle
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from zipfile import BadZipFile
 
 import torch
@@ -71,10 +71,33 @@ def _numbered(exp_dir: Path, pattern: "re.Pattern[str]") -> Dict[int, Path]:
 # ---------------------------------------------------------------------------- one file
 
 
+def _map(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """Apply ``convert`` to everything in nested dictionaries, lists and tuples."""
+    if isinstance(value, dict):
+        return {key: _map(item, convert) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_map(item, convert) for item in value)
+    return convert(value)
+
+
+def _pack(value: Any) -> Any:
+    """Floats as tensors: the safe loader of torch 1.13 knows no plain floats."""
+    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
+
+
+def _unpack(value: Any) -> Any:
+    is_float = isinstance(value, Tensor) and value.dtype == torch.float64 and value.dim() == 0
+    return value.item() if is_float else value
+
+
+def _convert(checkpoint: Checkpoint, convert: Callable[[Any], Any]) -> Checkpoint:
+    return {k: v if k == "model" else _map(v, convert) for k, v in checkpoint.items()}
+
+
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write atomically: a reader, or the next start after a kill, meets only whole files."""
     with atomic_path(path) as temporary:
-        torch.save(checkpoint, temporary)
+        torch.save(_convert(checkpoint, _pack), temporary)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -92,7 +115,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise InputError(f"{path}: not a checkpoint of plain data, or cut off: {reason}") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise InputError(f"{path}: holds no 'model'; expected a checkpoint of train.py")
-    return checkpoint
+    return _convert(checkpoint, _unpack)
 
 
 def load_state(model: nn.Module, state: Mapping[str, Tensor], source: str) -> None:

@@ -5,22 +5,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Optional, Sequence, Tuple
+from typing import Optional, Sequence
 
 from icefall_ctx.corpora.digits_dialog import DigitsConfig, prepare_digits_dialog
-from icefall_ctx.corpora.manifests import describe, run_stage, stage_parser
+from icefall_ctx.corpora.manifests import describe, number_range, run_stage, stage_parser
 from icefall_ctx.errors import ProblemLog
-
-
-def snr_range(text: str) -> Tuple[float, float]:
-    """``LOW,HIGH`` in dB."""
-    try:
-        low, high = (float(value) for value in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not LOW,HIGH in dB, such as 15,25")
-    if low > high:
-        raise argparse.ArgumentTypeError(f"{text!r}: the lower limit comes first")
-    return low, high
 
 
 def get_parser() -> argparse.ArgumentParser:
@@ -32,9 +21,9 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("--train-hours", type=float, default=2.5, help="hours of training speech")
     parser.add_argument("--test-hours", type=float, default=0.4,
                         help="hours of speech in each of dev, test and test_unseen")  # fmt: skip
-    parser.add_argument("--caller-snr", type=snr_range, default=(15.0, 25.0),
+    parser.add_argument("--caller-snr", type=number_range, default=(15.0, 25.0),
                         help="LOW,HIGH in dB (write --caller-snr=-5,5 if LOW is negative)")  # fmt: skip
-    parser.add_argument("--readback-snr", type=snr_range, default=(-10.0, -2.0),
+    parser.add_argument("--readback-snr", type=number_range, default=(-10.0, -2.0),
                         help="LOW,HIGH in dB, written --readback-snr=-10,-2")  # fmt: skip
     return parser
 

@@ -86,6 +86,28 @@ def stage_parser(description: str, corpus: str) -> argparse.ArgumentParser:
     return parser
 
 
+def number_range(text: str) -> Tuple[float, float]:
+    """``LOW,HIGH`` on the command line."""
+    try:
+        low, high = (float(value) for value in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not LOW,HIGH, such as 15,25")
+    if not low <= high:
+        raise argparse.ArgumentTypeError(f"{text!r}: the lower limit comes first")
+    return low, high
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1 on the command line."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
 def run_stage(main: Callable[[Optional[Sequence[str]]], None]) -> None:
     """Run a stage script: an :class:`InputError` ends with one line and status 2."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple, Union
 
 from icefall_ctx.errors import InputError, Pathlike
 
 
-def load_json(path: Pathlike, kind: type) -> Any:
+def load_json(path: Pathlike, kind: Union[type, Tuple[type, ...]]) -> Any:
     """The content of a JSON file whose top level is a ``list`` or a ``dict``."""
     try:
         content = json.loads(Path(path).read_bytes())
@@ -19,8 +19,7 @@ def load_json(path: Pathlike, kind: type) -> Any:
     except (UnicodeDecodeError, RecursionError, ValueError) as error:
         raise InputError(f"{path}: not JSON ({error})") from None
     if not isinstance(content, kind):
-        found, wanted = type(content).__name__, kind.__name__
-        raise InputError(f"{path}: holds a {found}, a {wanted} is needed")
+        raise InputError(f"{path}: a {type(content).__name__} is not what belongs at its top level")
     return content
 
 

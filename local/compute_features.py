@@ -4,7 +4,8 @@
 The output is a manifest of cuts, one a turn, in the order of the supervisions; with --perturb-speed
 all turns at 0.9 and 1.1 follow.  Run again after an interruption, it continues.  Turns that are too
 short or without text are skipped, turns whose audio is bad are left out; all are listed beside the
-output, in NAME.left_out.txt.  The exit status is 1 if more than --max-bad-share of the turns were bad.
+output, in NAME.left_out.txt.  The exit status is 1 if more than --max-bad-share of the turns were
+bad.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Callable, List, Optional
 
 from icefall_ctx.corpora.manifests import run_stage
-from icefall_ctx.data.manifests import read_manifest, write_manifest
+from icefall_ctx.data.manifests import check_manifest_path, read_manifest, write_manifest
 from icefall_ctx.errors import InputError, Problem
 from icefall_ctx.features.cuts import TurnCutter
 from icefall_ctx.features.extraction import extract_features, make_tasks
@@ -81,6 +82,15 @@ def beside(output: Path, ending: str) -> Path:
     return output.with_name(output.name.split(".jsonl")[0] + ending)
 
 
+def check_output(path: Path) -> None:
+    """Raises :class:`InputError` before the work rather than after it."""
+    check_manifest_path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
 def cut_turns(args: argparse.Namespace) -> TurnCutter:
     return TurnCutter(
         recordings={r.id: r for r in read_manifest(args.recordings, "recordings")},
@@ -93,6 +103,7 @@ def cut_turns(args: argparse.Namespace) -> TurnCutter:
 def main(argv: Optional[List[str]] = None) -> None:
     args = get_parser().parse_args(argv)
     config = FbankPitchConfig(args.sampling_rate, args.num_mel_bins, args.pitch, args.backend)
+    check_output(args.output)
     cutter = cut_turns(args)
     cuts = cutter.cut_all(read_manifest(args.supervisions, "supervisions"))
     speeds = [1.0, 0.9, 1.1] if args.perturb_speed else [1.0]

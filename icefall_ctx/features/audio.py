@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple, Optional
 
 import soundfile
@@ -32,9 +33,9 @@ def _read_header(path: str) -> Optional[_Header]:
 def check_sources(cut: MonoCut) -> None:
     """Compare the headers of the cut's audio files with the manifest.
 
-    Raises :class:`InputError` if a file has another sampling rate or number of channels, or ends
-    before the cut does.  Recordings that are transformed on reading, and files that are decoded at
-    a rate of choice (Opus), are left to Lhotse.
+    Raises :class:`InputError` if a file is missing, has another sampling rate or number of channels,
+    or ends before the cut does.  Recordings that are transformed on reading, and files that are
+    decoded at a rate of choice (Opus), are left to Lhotse.
     """
     recording = cut.recording
     if recording.transforms:
@@ -42,6 +43,8 @@ def check_sources(cut: MonoCut) -> None:
     for source in recording.sources:
         if source.type != "file" or str(source.source).endswith(".opus"):
             continue
+        if not Path(source.source).is_file():  # found out here, as every reader would be tried
+            raise InputError("no such file")
         header = _read_header(str(source.source))
         if header is not None:
             _compare(header, cut, len(source.channels))
@@ -51,7 +54,8 @@ def _compare(header: _Header, cut: MonoCut, num_channels: int) -> None:
     recording = cut.recording
     if header.sampling_rate != recording.sampling_rate:
         raise InputError(
-            f"the file has {header.sampling_rate} Hz, its manifest says {recording.sampling_rate} Hz"
+            f"the file has {header.sampling_rate} Hz, "
+            f"its manifest says {recording.sampling_rate} Hz"
         )
     if header.channels != num_channels:
         raise InputError(f"the file has {header.channels} channels, its manifest {num_channels}")

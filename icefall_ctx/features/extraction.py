@@ -13,12 +13,16 @@ of its steps.)
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import multiprocessing
 import os
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -104,10 +108,10 @@ def extract_features(
     Cuts come out in the order of ``tasks`` whatever ``num_jobs`` is.  Cuts whose audio cannot be
     read are left out and listed in ``problems``; chunks with problems are tried again next time.
     """
-    storage_dir.mkdir(parents=True, exist_ok=True)
     chunks = _make_chunks(tasks, config, storage_dir)
     results: List[ChunkResult] = []
-    with tqdm(total=len(tasks), desc="features", unit="cut", disable=None) as bar:
+    bar = tqdm(total=len(tasks), desc="features", unit="cut", disable=None)
+    with bar, _locked(storage_dir):
         for chunk, result in zip(chunks, _run(chunks, num_jobs)):
             results.append(result)
             bar.update(len(chunk.tasks))
@@ -152,6 +156,27 @@ def _file_state(path: str) -> Optional[Tuple[int, int]]:
     return state.st_size, state.st_mtime_ns
 
 
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One run at a time in ``folder``; a second waits and finds the work done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _start_worker(parent: int) -> None:
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """A worker whose parent was killed would wait for work, and hold the lock, for ever."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 def _run(chunks: Sequence[Chunk], num_jobs: int) -> Iterator[ChunkResult]:
     if num_jobs <= 1:
         yield from map(_run_chunk, chunks)
@@ -159,21 +184,20 @@ def _run(chunks: Sequence[Chunk], num_jobs: int) -> Iterator[ChunkResult]:
     context = multiprocessing.get_context("fork")
     try:
         with ProcessPoolExecutor(
-            num_jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
+            num_jobs, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),)
         ) as pool:
             yield from pool.map(_run_chunk, chunks)
     except BrokenProcessPool as error:
         raise InputError(
-            "a feature process died, perhaps for lack of memory; use fewer --num-jobs (what is done "
-            "is kept)"
+            "a feature process died, perhaps for lack of memory; use fewer --num-jobs "
+            "(what is done is kept)"
         ) from error
 
 
 def _run_chunk(chunk: Chunk) -> ChunkResult:
     if chunk.account.is_file():
         return _read_account(chunk.account)
-    # Another run on the same folder may be at this chunk: each writes files of its own.
-    temporary = Path(f"{chunk.stem}.tmp-{os.getpid()}.lca")
+    temporary = Path(f"{chunk.stem}.tmp.lca")
     extractor = FbankPitch(chunk.config)
     stats = FeatureStats.zeros(extractor.feature_dim(chunk.config.sampling_rate))
     problems: List[Problem] = []
@@ -202,7 +226,7 @@ def _read_account(path: Path) -> ChunkResult:
 
 
 def _problem(task: CutTask, error: BaseException) -> Problem:
-    detail = str(error).split("\n")[0].split(" [extra info]")[0]
+    detail = " ".join(str(error).split("[extra info]")[0].split())[:200]
     sources = ", ".join(str(source.source) for source in task.cut.recording.sources)
     return Problem("bad audio", task.cut.id, f"{sources}: {detail}")
 

@@ -172,8 +172,9 @@ def _has_empty_bin(sampling_rate: int, num_mel_bins: int) -> bool:
     low, high = 1127 * np.log1p(limits / 700)
     edges = 700 * np.expm1(np.linspace(low, high, num_mel_bins + 2) / 1127)
     points = np.arange(size // 2) * sampling_rate / size
-    inside = np.searchsorted(points, edges[2:], "left") - np.searchsorted(points, edges[:-2], "right")
-    return bool((inside < 1).any())
+    before_end = np.searchsorted(points, edges[2:], "left")
+    up_to_start = np.searchsorted(points, edges[:-2], "right")
+    return bool((before_end <= up_to_start).any())
 
 
 @dataclass
@@ -181,8 +182,8 @@ class FbankPitchConfig:
     """Settings of :class:`FbankPitch`; frames of 25 ms every 10 ms, no dither.
 
     Args:
-      sampling_rate: of the audio, in Hz, a multiple of 100 so that 10 ms are whole samples; audio of
-        another rate is refused.
+      sampling_rate: of the audio, in Hz, a multiple of 100 so that 10 ms are whole samples; audio
+        of another rate is refused.
       num_mel_bins: log-mel bins between 20 Hz and 400 Hz below the Nyquist frequency; so many that
         a bin would fall between two points of the spectrum raise :class:`InputError`.
       pitch: append Kaldi's three pitch dimensions.

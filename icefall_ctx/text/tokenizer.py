@@ -1,6 +1,7 @@
 """Text to token ids and back: sentencepiece BPE and characters behind one class.
 
-Ids as in icefall: ``<blk>`` = 0, ``<sos/eos>`` = 1, ``<unk>`` = 2.  On disk a tokenizer is a folder:
+Ids as in icefall: ``<blk>`` = 0, ``<sos/eos>`` = 1, ``<unk>`` = 2.  On disk a tokenizer is a
+folder:
 
     lang_bpe_500/   bpe.model, tokens.txt
     lang_char/      tokens.txt
@@ -131,7 +132,7 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits over kind and pieces: two tokenizers of one fingerprint are exchangeable."""
+        """16 hex digits over kind and pieces; equal ones mean exchangeable ids."""
         content = "\n".join([self.kind, *self.pieces])
         return hashlib.sha256(content.encode("utf-8")).hexdigest()[:16]
 

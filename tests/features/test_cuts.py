@@ -28,7 +28,8 @@ def test_same_as_lhotse_s_trimming_of_each_channel():
         RecordingSet.from_recordings([CALL]), SupervisionSet.from_segments(turns)
     )
     mono = CutSet.from_cuts(part for cut in whole for part in cut.to_mono())
-    theirs = {cut.supervisions[0].id: cut for cut in mono.trim_to_supervisions(keep_overlapping=False)}
+    trimmed = mono.trim_to_supervisions(keep_overlapping=False)
+    theirs = {cut.supervisions[0].id: cut for cut in trimmed}
     for cut in ours:
         their = theirs[cut.id]
         assert (cut.start, cut.duration, cut.channel) == (their.start, their.duration, their.channel)

@@ -187,6 +187,8 @@ def test_killed_run_continues(calls, tmp_path):
     [
         ("--recordings", "nowhere.jsonl.gz", 2),
         ("--supervisions", str(SCRIPT), 2),
+        ("--output", "/proc/nowhere/cuts.jsonl.gz", 2),
+        ("--output", "cuts.txt", 2),
         ("--backend", "fast", 2),
         ("--pitch", "maybe", 2),
         ("--sampling-rate", "-1", 2),

@@ -62,7 +62,8 @@ def test_special_ids(kind):
     tokenizer = KINDS[kind]
     assert tokenizer.kind == kind
     assert tokenizer.pieces[:3] == ["<blk>", "<sos/eos>", "<unk>"]
-    assert (tokenizer.blank_id, tokenizer.sos_id, tokenizer.eos_id, tokenizer.unk_id) == (0, 1, 1, 2)
+    assert (tokenizer.blank_id, tokenizer.unk_id) == (0, 2)
+    assert tokenizer.sos_id == tokenizer.eos_id == 1
     assert tokenizer.vocab_size == len(tokenizer.pieces) == len(set(tokenizer.pieces))
     word = tokenizer.encode("hello")
     assert tokenizer.decode([1, 0, *word, 0, 1]) == "hello"
@@ -100,7 +101,7 @@ def test_bpe_from_elsewhere_cannot_bring_a_blank_into_a_transcript(tmp_path):
 def test_characters_mark_boundaries_where_they_matter():
     tokenizer = KINDS["char"]
     spelled = [tokenizer.pieces[i] for i in tokenizer.encode("in 我 们 ok 北")]
-    assert spelled == ["i", "n", WORD_BOUNDARY, "我", "们", WORD_BOUNDARY, "o", "k", WORD_BOUNDARY, "北"]
+    assert "".join(spelled).replace(WORD_BOUNDARY, "_") == "in_我们_ok_北"
     assert tokenizer.decode(tokenizer.encode("我们 ok")) == "我们 ok"
     assert tokenizer.decode(tokenizer.encode("我们ok")) == "我们ok"
 
@@ -124,7 +125,8 @@ def test_saved_and_loaded_is_the_same(kind, tmp_path):
     tokenizer = KINDS[kind]
     tokenizer.save(tmp_path)
     file = tmp_path / ("bpe.model" if kind == "bpe" else "tokens.txt")
-    for copy in [Tokenizer.load(tmp_path), Tokenizer.load(file), pickle.loads(pickle.dumps(tokenizer))]:
+    pickled = pickle.loads(pickle.dumps(tokenizer))
+    for copy in [Tokenizer.load(tmp_path), Tokenizer.load(file), pickled]:
         assert (copy.kind, copy.pieces, copy.fingerprint) == (
             kind, tokenizer.pieces, tokenizer.fingerprint,
         )  # fmt: skip

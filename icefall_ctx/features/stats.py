@@ -69,7 +69,7 @@ class FeatureStats:
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
         except FileNotFoundError as error:
-            raise InputError(f"{path}: no such file; made by compute_features.py --stats") from error
+            raise InputError(f"{path}: no such file; compute_features.py makes it") from error
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path}: not a file of feature statistics") from error
 

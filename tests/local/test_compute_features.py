@@ -75,7 +75,8 @@ def test_each_turn_has_the_features_of_its_own_channel(script, calls):
     extractor = FbankPitch(FbankPitchConfig(8000, backend="lhotse"))
     for cut in cuts:
         (supervision,) = cut.supervisions
-        assert (supervision.id, supervision.start, supervision.duration) == (cut.id, 0, cut.duration)
+        assert (supervision.id, supervision.start) == (cut.id, 0)
+        assert supervision.duration == cut.duration
         assert cut.custom is None and supervision.custom["utt_id"] == cut.id
         audio = soundfile.read(calls.folder / f"{cut.recording_id}.wav", dtype="float32")[0]
         begin, length = round(cut.start * 8000), round(cut.duration * 8000)
@@ -93,8 +94,8 @@ def test_any_number_of_jobs_gives_the_same_manifest(script, tmp_path, monkeypatc
     calls = Calls(tmp_path, num_calls=5)
     manifests = []
     for jobs in (1, 3):
-        more = ["--perturb-speed", "--num-jobs", str(jobs), "--storage-dir", str(tmp_path / f"{jobs}")]
-        script.main(calls.args(*more, output=f"{jobs}.jsonl.gz"))
+        more = ["--num-jobs", str(jobs), "--storage-dir", str(tmp_path / f"{jobs}")]
+        script.main(calls.args("--perturb-speed", *more, output=f"{jobs}.jsonl.gz"))
         manifests.append(calls.cuts(f"{jobs}.jsonl.gz"))
     ids = [cut.id for cut in manifests[0]]
     assert ids == [utt_id + suffix for suffix in ("", "_sp0.9", "_sp1.1") for utt_id in calls.ids]

@@ -44,7 +44,8 @@ def test_manifest_and_text_give_the_same_tokenizer(script, manifest, tmp_path, k
         made.append(Tokenizer.load(output))
     assert made[0].fingerprint == made[1].fingerprint and made[0].kind == kind
     assert made[0].encode("HELLO") == made[1].encode("hello")
-    assert (tmp_path / "a" / "tokens.txt").read_bytes() == (tmp_path / "b" / "tokens.txt").read_bytes()
+    files = [(tmp_path / name / "tokens.txt").read_bytes() for name in "ab"]
+    assert files[0] == files[1]
 
 
 def test_bad_input_is_one_line(script, manifest, tmp_path):

@@ -54,7 +54,7 @@ def test_marks_alone_leave_nothing(name):
 
 
 @pytest.mark.parametrize("name", NORMALIZERS)
-@given(text=st.text(alphabet=st.sampled_from("aBmh '[]()<>%{}-_/.,12我们，\u3000\n"), max_size=30))
+@given(text=st.text(alphabet="aBmh '[]()<>%{}-_/.,12我们，\u3000\n", max_size=30))
 def test_no_stray_blanks_on_any_text(name, text):
     once = get_normalizer(name)(text)
     assert once == " ".join(once.split())

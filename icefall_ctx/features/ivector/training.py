@@ -78,7 +78,9 @@ def train_ubm(pool: ShardPool, options: TrainingOptions) -> Gmm:
     frames = frames.to(options.device)
     gmm = ubm.start(frames, settings, floor)
     gmm = _em(pool, frames, gmm, floor, options)
-    return _em(pool, frames, ubm.as_full(gmm), floor, options) if settings.full else gmm
+    if settings.full:
+        gmm = _em(pool, frames, ubm.as_full(gmm).to(options.device), floor, options)
+    return gmm
 
 
 def _em(
@@ -88,11 +90,9 @@ def _em(
     settings = options.ubm
     for _ in tqdm(range(settings.num_iters), "UBM"):
         if len(frames) < settings.sample_frames:
-            stats = ubm.expectation([frames], gmm, min_posterior=settings.min_posterior)
+            stats = ubm.expectation([frames], gmm)
         else:
-            stats = _sum(
-                pool.map(_ubm_shard, gmm.to("cpu"), settings.min_posterior, options.device)
-            )
+            stats = _sum(pool.map(_ubm_shard, gmm.to("cpu"), options.device))
         logging.info("UBM: log-likelihood a frame %.4f", stats.mean_log_likelihood)
         gmm = ubm.maximisation(stats, gmm, floor, settings.min_count)
     starved = int((stats.counts < settings.min_count).sum())
@@ -147,11 +147,8 @@ def _log_problems(problems: ProblemLog) -> None:
         logging.warning(problems.summary())
 
 
-def _ubm_shard(
-    shard: StatsSource, gmm: Gmm, min_posterior: float, device: str
-) -> ubm.GmmStats:
-    frames = shard.utterances.frames()
-    stats = ubm.expectation(frames, gmm.to(device), min_posterior=min_posterior)
+def _ubm_shard(shard: StatsSource, gmm: Gmm, device: str) -> ubm.GmmStats:
+    stats = ubm.expectation(shard.utterances.frames(), gmm.to(device))
     stats.counts, stats.moments = stats.counts.cpu(), stats.moments.cpu()
     return stats
 

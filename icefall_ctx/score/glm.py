@@ -8,6 +8,7 @@ the unchanged text, and what was replaced is not read again.  Text is upper-case
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ def _parse_rule(line: str, place: str, log: ProblemLog) -> Optional[Rule]:
     target, left, right = match.groups() if match else (rest, "", "")
     for part in (source.strip(), target.strip()):
         if part.startswith("[") != part.endswith("]"):
-            log.add("bracket without its partner", place, part[:60])
+            logging.warning("%s: bracket without its partner, repaired: %s", place, part[:60])
     parts = [_content(part).upper() for part in (source, target, left, right)]
     if not parts[0]:
         log.add("not a mapping rule", place, line.strip()[:60])

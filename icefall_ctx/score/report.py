@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from icefall_ctx.score.bootstrap import PairedDifference
+from icefall_ctx.score.glm import Glm
+from icefall_ctx.score.network import has_notation, map_words
 from icefall_ctx.score.units import RATE_NAMES, UNITS
 from icefall_ctx.score.wer import (
     GROUPINGS,
@@ -17,6 +19,7 @@ from icefall_ctx.score.wer import (
     Utterance,
     align,
     score_utterances,
+    total,
 )
 
 MAX_ROWS = 40  # rows of one group in the text report; JSON has all
@@ -30,6 +33,7 @@ class Report:
     unit: str  # a key of UNITS
     raw: Scores
     rules: str = ""  # name of the rule set; empty: none applied
+    alignment: str = "levenshtein"
     official: Optional[Scores] = None  # under the rules
 
     @property
@@ -42,6 +46,7 @@ class Report:
     def to_dict(self) -> Dict[str, Any]:
         """Plain values only; rates that are not finite become ``None``."""
         result: Dict[str, Any] = {"name": self.name, "unit": self.unit, "rules": self.rules or None}
+        result["alignment"] = self.alignment
         result["raw"] = scores_to_dict(self.raw)
         if self.official is not None:
             result["normalized"] = scores_to_dict(self.official)
@@ -51,25 +56,77 @@ class Report:
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def retokenize(
-    utterances: Sequence[Utterance], *, unit: str = "word", normalizer: str = ""
-) -> List[Utterance]:
-    """The same utterances in another unit and, where a normaliser is named, under its rules."""
-    split = UNITS[unit]
-    rules = _normalizer(normalizer)
+@dataclass(frozen=True)
+class Rules:
+    """A named way of changing texts before they are compared."""
 
-    def convert(words: Optional[List[str]]) -> Optional[List[str]]:
-        return None if words is None else split(rules(" ".join(words)))
+    name: str = ""  # empty: change nothing
+    ref: Callable[[str], str] = str
+    hyp: Callable[[str], str] = str
 
-    return [replace(u, ref=convert(u.ref), hyp=convert(u.hyp)) for u in utterances]
+    def then(self, other: Rules) -> Rules:
+        if not (self.name and other.name):
+            return self if self.name else other
+        return Rules(
+            f"{self.name} + {other.name}",
+            lambda text: other.ref(self.ref(text)),
+            lambda text: other.hyp(self.hyp(text)),
+        )
 
 
-def _normalizer(name: str):
+def normalizer_rules(name: str, *, notation: bool = False) -> Rules:
+    """The rule set ``name`` of :mod:`icefall_ctx.text.normalize`, the same on both sides.
+
+    Args:
+      notation: leave NIST's marks (braces, slashes, parentheses) in place.
+
+    Raises:
+      InputError: no such rule set.
+    """
     if not name:
-        return str
+        return Rules()
     from icefall_ctx.text.normalize import get_normalizer
 
-    return get_normalizer(name)
+    rules = get_normalizer(name)
+    if not notation:
+        return Rules(name, rules, rules)
+
+    def change(text: str) -> str:
+        return map_words(text, lambda run: rules(run).split())
+
+    return Rules(name, change, change)
+
+
+def glm_rules(glm: Glm, *, word_by_word: bool = False) -> Rules:
+    """A mapping file as rules; ``word_by_word`` for the words of a CTM, as csrfilt does it."""
+
+    def change_hyp(text: str) -> str:
+        if word_by_word and not has_notation(text):
+            return " ".join(glm.apply_to_words(text.split()))
+        return glm.apply(text, hypothesis=True)
+
+    return Rules(f"glm {glm.name}", glm.apply, change_hyp)
+
+
+def retokenize(
+    utterances: Sequence[Utterance],
+    *,
+    unit: str = "word",
+    rules: Rules = Rules(),
+    notation: bool = False,
+) -> List[Utterance]:
+    """The same utterances under ``rules`` and in another unit; ``notation`` as above."""
+    split = UNITS[unit]
+
+    def convert(words: Optional[List[str]], change: Callable[[str], str]) -> Optional[List[str]]:
+        if words is None:
+            return None
+        text = change(" ".join(words))
+        return map_words(text, split).split() if notation and unit != "word" else split(text)
+
+    return [
+        replace(u, ref=convert(u.ref, rules.ref), hyp=convert(u.hyp, rules.hyp)) for u in utterances
+    ]
 
 
 def evaluate(
@@ -77,19 +134,45 @@ def evaluate(
     *,
     name: str = "",
     unit: str = "word",
-    normalizer: str = "",
+    rules: Union[Rules, str] = Rules(),
+    notation: bool = False,
     by: Sequence[str] = GROUPINGS,
     bootstrap: int = 1000,
     seed: int = 0,
     aligner: Aligner = align,
+    alignment: str = "levenshtein",
+    subsets: Optional[Mapping[str, Sequence[int]]] = None,
 ) -> Report:
-    """Score utterances as they are and, where a rule set is named, under its rules as well."""
+    """Score utterances as they are and, where there are rules, under the rules as well.
+
+    Args:
+      rules: a :class:`Rules`, or the name of a normaliser.
+      notation: the words hold NIST's notation, which ``aligner`` has to know too.
+      alignment: what the report calls the aligner.
+      subsets: further groups, name -> indices of utterances; they may overlap.
+    """
+    if isinstance(rules, str):
+        rules = normalizer_rules(rules, notation=notation)
     options = dict(by=by, bootstrap=bootstrap, seed=seed, aligner=aligner)
-    raw = score_utterances(retokenize(utterances, unit=unit), **options)
-    if not normalizer:
-        return Report(name, unit, raw)
-    changed = retokenize(utterances, unit=unit, normalizer=normalizer)
-    return Report(name, unit, raw, normalizer, score_utterances(changed, **options))
+
+    def scored(applied: Rules) -> Scores:
+        changed = retokenize(utterances, unit=unit, rules=applied, notation=notation)
+        return _with_subsets(score_utterances(changed, **options), utterances, subsets or {})
+
+    official = scored(rules) if rules.name else None
+    return Report(name, unit, scored(Rules()), rules.name, alignment, official)
+
+
+def _with_subsets(
+    scores: Scores, utterances: Sequence[Utterance], subsets: Mapping[str, Sequence[int]]
+) -> Scores:
+    if not subsets:
+        return scores
+    counts = {
+        name: total(scores.per_utterance[utterances[i].utt_id] for i in indices)
+        for name, indices in subsets.items()
+    }
+    return replace(scores, groups={"subset": counts, **scores.groups})
 
 
 def percent(rate: float) -> str:
@@ -127,6 +210,7 @@ def difference_text(difference: PairedDifference) -> str:
 def _text_lines(report: Report) -> List[str]:
     rate = RATE_NAMES[report.unit]
     title = f"{report.name} " if report.name else ""
+    title += f"[{report.alignment} alignment] " if report.alignment != "levenshtein" else ""
     lines = [_total_line(f"{title}{rate}, raw", report.raw)]
     if report.official is not None:
         lines.append(_total_line(f"{title}{rate}, rules {report.rules}", report.official))

@@ -143,7 +143,7 @@ def check_word_labels(g: k2.Fsa, lexicon: Lexicon) -> None:
 def rescoring_g(g: k2.Fsa, lexicon: Lexicon) -> k2.Fsa:
     """G as an acceptor for rescoring lattices: an FsaVec of one, ``#0`` as epsilon, arc-sorted.
 
-    This is what ``G_4_gram.pt`` holds; :func:`prepare_rescoring_g` makes it ready for use.
+    This is what ``G_4_gram.pt`` holds and :class:`icefall_ctx.lattice.backoff.BackoffG` reads.
     """
     check_word_labels(g, lexicon)
     labels = g.labels.masked_fill(g.labels >= lexicon.backoff_id, 0)
@@ -152,15 +152,6 @@ def rescoring_g(g: k2.Fsa, lexicon: Lexicon) -> k2.Fsa:
     acceptor = k2.arc_sort(k2.Fsa.from_fsas([acceptor]))
     acceptor.word_fingerprint = lexicon.word_fingerprint
     return acceptor
-
-
-def prepare_rescoring_g(g: k2.Fsa) -> k2.Fsa:
-    """Add epsilon self-loops, for the epsilons of the lattice, and ``lm_scores``."""
-    fingerprint = getattr(g, "word_fingerprint", "")
-    ready = k2.arc_sort(k2.add_epsilon_self_loops(g))
-    ready.lm_scores = ready.scores.clone()
-    ready.word_fingerprint = fingerprint
-    return ready
 
 
 def check_graph(graph: k2.Fsa, vocab_size: int, token_fingerprint: str, place: str) -> None:

@@ -96,7 +96,9 @@ def select_arcs(lattice: k2.Fsa, arcs: Tensor) -> k2.Fsa:
 
 def _with_attributes(source: k2.Fsa, fsa: k2.Fsa, arc_map: Tensor) -> k2.Fsa:
     vector = k2.Fsa.from_fsas([fsa])
-    return k2.utils.fsa_from_unary_function_tensor(source, vector.arcs, arc_map.int())
+    result = k2.utils.fsa_from_unary_function_tensor(source, vector.arcs, arc_map.int())
+    result.scores = source.scores[arc_map.long()]
+    return result
 
 
 def lattice_from_arcs(source: k2.Fsa, arcs: Tensor, arc_map: Tensor) -> k2.Fsa:

@@ -91,7 +91,8 @@ def _pair_states(
                 raise LatticeTooLarge
     final = len(number)  # k2 wants the final state to have the largest number
     arcs = [(s, final if label == -1 else d, label) for s, d, label in arcs]
-    return torch.tensor(arcs, dtype=torch.int32), torch.tensor(arc_map), torch.tensor(scores).float()
+    table_out = torch.tensor(arcs, dtype=torch.int32)
+    return table_out, torch.tensor(arc_map), torch.tensor(scores, dtype=torch.float32)
 
 
 def _advance(g: BackoffG, state: int, words: List[int], label: int) -> Tuple[int, float]:
@@ -132,7 +133,7 @@ def add_attention_scores(
 def add_lstm_scores(
     hypotheses: Sequence[Hypothesis], lm: LstmLm, state: LmState | None, row: int
 ) -> None:
-    """``scores["lstm"]``: ``log P(tokens <eos>)``; ``state`` (a batch) is what earlier turns left."""
+    """``scores["lstm"]``: ``log P(tokens <eos>)``; ``state`` is what earlier turns left, a batch."""
     if state is not None:
         rows = torch.full((len(hypotheses),), row, dtype=torch.long, device=state.h.device)
         state = state.select(rows)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -140,11 +140,15 @@ def token_nll(log_probs: Tensor, targets: Tensor) -> Tensor:
     return -picked.masked_fill(~real, 0.0)
 
 
-def save_lm(path: Union[str, Path], lm: LstmLm, fingerprint: str) -> None:
-    """One file with weights, size and the fingerprint of the vocabulary, written atomically."""
+def save_lm(path: Union[str, Path], lm: LstmLm, fingerprint: str, **extra: Any) -> None:
+    """One file with weights, size and the fingerprint of the vocabulary, written atomically.
+
+    ``extra`` is for the trainer: tensors, strings and containers of them.
+    """
     # The settings travel as JSON: torch 1.13's safe loader refuses a plain float.
     config = json.dumps(asdict(lm.config))
     content = {"model": lm.state_dict(), "config": config, "fingerprint": fingerprint}
+    content.update(extra)
     with atomic_path(path) as temporary:
         torch.save(content, temporary)
 

@@ -24,6 +24,15 @@ AUDIO_SUFFIXES = (".wav", ".flac", ".sph", ".mp3", ".ogg", ".opus", ".m4a")
 
 # Seconds by which a turn may end after its audio and still be trimmed instead of skipped.
 END_TOLERANCE = 1.0
+# Problems that lose no speech: repairs, lines without words, remarks about the corpus.
+HARMLESS = frozenset({
+    "end trimmed to the audio",
+    "no speech in the text",
+    "no caller table",
+    "no speaker ids",
+    "audio without turns",
+    "call in no part",
+})  # fmt: skip
 # A turn shorter than one 25 ms analysis window has no frame.
 MIN_DURATION = 0.025
 
@@ -248,6 +257,15 @@ def split_manifests(manifests: Manifests, part_of: Dict[str, str]) -> Dict[str, 
     }
 
 
+def merge_manifests(parts: Iterable[Manifests]) -> Manifests:
+    """One part out of several, in their order; their ids must differ."""
+    parts = list(parts)
+    return {
+        "recordings": RecordingSet.from_recordings(r for p in parts for r in p["recordings"]),
+        "supervisions": SupervisionSet.from_segments(s for p in parts for s in p["supervisions"]),
+    }
+
+
 def finish(
     corpus: str,
     parts: Dict[str, Manifests],
@@ -269,6 +287,13 @@ def finish(
     if output_dir is not None:
         write_manifests(parts, Path(output_dir), corpus)
     return parts
+
+
+def share_lost(parts: Dict[str, Manifests], problems: ProblemLog) -> float:
+    """The share of turns, lines and files that could not be used, between 0 and 1."""
+    lost = sum(count for kind, count in problems.counts().items() if kind not in HARMLESS)
+    kept = sum(len(manifests["supervisions"]) for manifests in parts.values())
+    return lost / max(lost + kept, 1)
 
 
 def by_stem(paths: Iterable[Path], problems: ProblemLog, what: str) -> Dict[str, Path]:

@@ -13,6 +13,7 @@ talk without audio, which is why this reader exists.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Dict, Optional
 
 from icefall_ctx.corpora.manifests import Manifests
@@ -40,19 +41,8 @@ def clean_tedlium_text(text: str) -> str:
     return _PREFIX.sub(r"\1'\2", _SUFFIX.sub(r"\1'\2", text))
 
 
-def prepare_tedlium2(
-    corpus_dir: Pathlike,
-    output_dir: Optional[Pathlike] = None,
-    problems: Optional[ProblemLog] = None,
-) -> Dict[str, Manifests]:
-    """Read the corpus; the official parts ``train``, ``dev`` and ``test``.
-
-    :param corpus_dir: ``TEDLIUM_release2``.
-    :param output_dir: where to write the manifests, if anywhere.
-    :param problems: collects what was skipped; strict logs stop at the first.
-    """
-    problems = ProblemLog() if problems is None else problems
-    root = require_dir(corpus_dir, "TED-LIUM 2 (TEDLIUM_release2)")
+def read_tedlium(root: Path, problems: ProblemLog) -> Dict[str, Manifests]:
+    """The parts below ``root``, which release 3 calls ``legacy``; a missing one is a problem."""
     parts: Dict[str, Manifests] = {}
     for part in PARTS:
         if not (root / part).is_dir():
@@ -66,4 +56,21 @@ def prepare_tedlium2(
         parts[part] = builder.manifests()
     if not parts:
         raise InputError(f"{root}: none of the folders {', '.join(PARTS)} is here")
+    return parts
+
+
+def prepare_tedlium2(
+    corpus_dir: Pathlike,
+    output_dir: Optional[Pathlike] = None,
+    problems: Optional[ProblemLog] = None,
+) -> Dict[str, Manifests]:
+    """Read the corpus; the official parts ``train``, ``dev`` and ``test``.
+
+    :param corpus_dir: ``TEDLIUM_release2``.
+    :param output_dir: where to write the manifests, if anywhere.
+    :param problems: collects what was skipped; strict logs stop at the first.
+    """
+    problems = ProblemLog() if problems is None else problems
+    root = require_dir(corpus_dir, "TED-LIUM 2 (TEDLIUM_release2)")
+    parts = read_tedlium(root, problems)
     return finish("tedlium2", parts, problems, output_dir)

@@ -14,9 +14,11 @@ def load_json(path: Pathlike, kind: Union[type, Tuple[type, ...]]) -> Any:
     """The content of a JSON file whose top level is a ``list`` or a ``dict``."""
     try:
         content = json.loads(Path(path).read_bytes())
+        # an escape such as \ud800 is half a character, which no manifest can be written with
+        json.dumps(content, ensure_ascii=False).encode("utf-8")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (RecursionError, ValueError) as error:
         raise InputError(f"{path}: not JSON ({error})") from None
     if not isinstance(content, kind):
         raise InputError(f"{path}: a {type(content).__name__} is not what belongs at its top level")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
-from typing import Dict, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from icefall_ctx.corpora.manifests import Manifests
 from icefall_ctx.corpora.reading import (
@@ -56,9 +56,14 @@ def clean_swbd_text(text: str) -> str:
     return remove_spans(text, _NOISES)
 
 
-def _rows(path: Path, problems: ProblemLog):
+def _rows(path: Path, problems: ProblemLog) -> Iterator[Tuple[int, List[str]]]:
     for number, line in read_text(path, problems, ("utf-8", "latin-1")):
-        yield number, [field.strip() for field in next(csv.reader([line], skipinitialspace=True))]
+        try:
+            row = next(csv.reader([line], skipinitialspace=True))
+        except csv.Error as error:
+            problems.add("not a line of the caller table", where(path, number), str(error))
+            continue
+        yield number, [field.strip() for field in row]
 
 
 def read_callers(path: Path, problems: ProblemLog) -> Callers:

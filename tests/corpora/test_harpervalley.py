@@ -21,7 +21,8 @@ def test_audio_by_offset_and_speakers_by_metadata(tmp_path):
 def test_turn_order_by_the_clock_of_the_conversation(tmp_path):
     make_harpervalley(tmp_path)
     turns = prepare_harpervalley(tmp_path / "harpervalley")["train"]["supervisions"]
-    linked = [s for s in link_conversations(turns) if s.custom["conv_id"] == next(iter(turns)).custom["conv_id"]]
+    call = next(iter(turns)).custom["conv_id"]
+    linked = [s for s in link_conversations(turns) if s.custom["conv_id"] == call]
     linked.sort(key=lambda s: s.custom["turn"])
     assert [s.custom["side"] for s in linked] == ["agent", "caller", "agent", "caller"]
     # by the files' own clocks the caller's "hi" would come first
@@ -63,3 +64,12 @@ def test_damaged_segments_and_files(tmp_path):
 def test_wrong_folder(tmp_path):
     with pytest.raises(InputError, match="transcript: no such folder"):
         prepare_harpervalley(tmp_path)
+
+
+def test_half_a_character_in_an_escape(tmp_path):
+    make_harpervalley(tmp_path, num_calls=2)
+    path = sorted(tmp_path.rglob("transcript/*.json"))[0]
+    path.write_text(path.read_text().replace("hello", "\\ud800"))
+    problems = ProblemLog()
+    prepare_harpervalley(tmp_path / "harpervalley", tmp_path / "out", problems=problems)
+    assert problems.counts()["unreadable transcript"] == 1

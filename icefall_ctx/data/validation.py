@@ -61,7 +61,8 @@ def validate_links(
 
     Kinds: duplicate id, not linked, id without its utt_id, duplicate turn, duplicate link,
     dangling link, cyclic link, link into another conversation, out-of-order link, start out of
-    order, unknown recording, outside the recording, no such channel, one speaker on two channels.
+    order, unknown recording, outside the recording, outside its cut, no such channel, one
+    speaker on two channels.
     """
     findings = Findings()
     items = list(items)

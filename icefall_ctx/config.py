@@ -186,6 +186,10 @@ class DecodeConfig:
     )
     history_min_confidence: float = option(0.0, "a hypothesis below this is not used as history")
     normalizer: str = option("none", "rules for the normalised error rate")
+    unit: str = option(
+        "word", "unit of the error rate; mixed: Han characters and whole other words",
+        ("word", "char", "mixed"),
+    )
     num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch")
     seed: int = option(42, "seed of the shuffled history and of the bootstrap")
     max_duration: float = option(200.0, "seconds of audio a batch in methods without history")

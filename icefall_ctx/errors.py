@@ -39,7 +39,8 @@ class ProblemLog:
 
     strict: bool = False
     max_shown: int = 5
-    problems: List[Problem] = field(default_factory=list)
+    problems: List[Problem] = field(default_factory=list, init=False)
+    _counts: Counter = field(default_factory=Counter, init=False, repr=False)
 
     def add(self, kind: str, place: str, detail: str = "") -> None:
         problem = Problem(kind, place, detail)
@@ -47,11 +48,12 @@ class ProblemLog:
         if self.strict:
             raise InputError(text)
         self.problems.append(problem)
-        if self.counts()[kind] <= self.max_shown:
+        self._counts[kind] += 1
+        if self._counts[kind] <= self.max_shown:
             logging.warning(text)
 
     def counts(self) -> Counter:
-        return Counter(problem.kind for problem in self.problems)
+        return Counter(self._counts)
 
     def __len__(self) -> int:
         return len(self.problems)

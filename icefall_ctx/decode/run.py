@@ -1,0 +1,326 @@
+"""From a trained model and test cuts to result files: what ``decode.py`` of a recipe calls."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional, Sequence
+
+import torch
+from lhotse.cut import Cut
+from tqdm import tqdm
+
+from icefall_ctx.config import DataConfig, DecodeConfig, load_config, parse_configs
+from icefall_ctx.data.batch import Batch
+from icefall_ctx.data.conversation import ConversationIndex
+from icefall_ctx.data.datamodule import AsrDataModule
+from icefall_ctx.data.history import link_of
+from icefall_ctx.decode.beam import BeamOptions, Hypothesis
+from icefall_ctx.decode.recogniser import Recogniser, RecogniserOptions
+from icefall_ctx.decode.session import ConversationSession, PastTurn
+from icefall_ctx.errors import InputError
+from icefall_ctx.files import write_text
+from icefall_ctx.score.report import evaluate
+from icefall_ctx.score.results import (
+    result_paths,
+    store_transcripts,
+    write_error_stats,
+    write_summary,
+)
+from icefall_ctx.score.wer import Utterance
+from icefall_ctx.text.normalize import get_normalizer
+from icefall_ctx.text.tokenizer import Tokenizer
+from icefall_ctx.train.checkpoint import load_model
+
+METHODS = ("beam", "ctc-greedy", "ctc-prefix-beam")
+
+
+@dataclass
+class Decoded:
+    """Results of one test set.
+
+    Attributes:
+      utterances: in the order they were decoded.
+      confidences: by utt_id.
+      audio_seconds, seconds: of speech, and what decoding it took, loading of features included.
+    """
+
+    utterances: List[Utterance] = field(default_factory=list)
+    confidences: Dict[str, float] = field(default_factory=dict)
+    audio_seconds: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def real_time_factor(self) -> float:
+        return self.seconds / self.audio_seconds if self.audio_seconds else float("nan")
+
+
+class HistorySource:
+    """Which text a model reads as history: ``hyp``, ``ref``, ``none`` or ``shuffled``.
+
+    ``shuffled`` gives a turn the hypotheses of another conversation of the run, the control
+    that shows whether a model uses what it reads.
+
+    Args:
+      kind: as above.
+      index: every turn of the test set; read with ``ref`` only.
+      tokenizer, normalize: references to token ids; with ``ref`` only.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        recogniser: Recogniser,
+        index: Optional[ConversationIndex] = None,
+        tokenizer: Optional[Tokenizer] = None,
+        normalize: Any = str,
+        seed: int = 0,
+    ) -> None:
+        self.kind, self.recogniser = kind, recogniser
+        self.index, self.tokenizer, self.normalize = index, tokenizer, normalize
+        self.rng = random.Random(seed)
+        self.pool: Dict[str, List[PastTurn]] = {}
+
+    def histories(
+        self, batch: Batch, sessions: Sequence[ConversationSession]
+    ) -> Optional[List[List[PastTurn]]]:
+        """For each row the turns to read, oldest first; None leaves it to the sessions."""
+        if self.kind == "hyp":
+            return None
+        if self.kind == "none":
+            return [[] for _ in sessions]
+        if self.kind == "ref":
+            return [self._reference(u, who) for u, who in zip(batch.utt_ids, batch.speakers)]
+        own = [self.recogniser.history_of(s, who) for s, who in zip(sessions, batch.speakers)]
+        self.pool.update({s.conv_id: turns for s, turns in zip(sessions, own) if turns})
+        return [self._foreign(s, turns, who) for s, turns, who in zip(sessions, own, batch.speakers)]
+
+    def _reference(self, utt_id: str, speaker: str) -> List[PastTurn]:
+        n = self.recogniser.model.config.history_sentences
+        turns = self.index.history(utt_id, n, self.recogniser.options.speakers)
+        encoded = [self.tokenizer.encode(self.normalize(turn.text or "")) for turn in turns]
+        return [PastTurn(tuple(ids), turn.speaker) for ids, turn in zip(encoded, turns) if ids]
+
+    def _foreign(self, session, own: List[PastTurn], speaker: str) -> List[PastTurn]:
+        """As much of another conversation as this one has, with the same speaker pattern."""
+        others = sorted(conv for conv in self.pool if conv != session.conv_id)
+        if not own or not others:
+            return own
+        foreign = self.pool[self.rng.choice(others)][-len(own) :]
+        mine = own[len(own) - len(foreign) :]
+        return [replace(turn, speaker=place.speaker) for turn, place in zip(foreign, mine)]
+
+
+def decode_cuts(
+    recogniser: Recogniser,
+    batches: Iterable[Batch],
+    tokenizer: Tokenizer,
+    turns: Counter,
+    source: HistorySource,
+    min_confidence: float = 0.0,
+    device: torch.device = torch.device("cpu"),
+) -> Decoded:
+    """Decode turn-synchronous batches; a session lives as long as its conversation.
+
+    Args:
+      turns: how many utterances each conversation has, so that its memory can be let go.
+    """
+    decoded = Decoded()
+    sessions: Dict[str, ConversationSession] = {}
+    seen: Counter = Counter()
+    start = time.perf_counter()
+    for batch in batches:
+        if batch is None:
+            continue
+        for conv_id in batch.conv_ids:
+            sessions.setdefault(conv_id, ConversationSession(conv_id, min_confidence))
+        rows = [sessions[conv_id] for conv_id in batch.conv_ids]
+        batch = batch.to(device)
+        results = recogniser.recognise(batch, rows, source.histories(batch, rows))
+        _collect(decoded, batch, results, tokenizer)
+        seen.update(batch.conv_ids)
+        for conv_id in batch.conv_ids:
+            if seen[conv_id] >= turns[conv_id]:
+                del sessions[conv_id]
+    decoded.seconds = time.perf_counter() - start
+    return decoded
+
+
+def _collect(
+    decoded: Decoded, batch: Batch, results: List[List[Hypothesis]], tokenizer: Tokenizer
+) -> None:
+    for row, nbest in enumerate(results):
+        utt_id = batch.utt_ids[row]
+        decoded.utterances.append(
+            Utterance(
+                utt_id,
+                batch.texts[row].split(),
+                tokenizer.decode(nbest[0].tokens).split(),
+                batch.conv_ids[row],
+                batch.speakers[row],
+                batch.sides[row],
+                batch.turns[row],
+            )
+        )
+        decoded.confidences[utt_id] = nbest[0].confidence
+    decoded.audio_seconds += sum(batch.durations)
+
+
+def add_missing(decoded: Decoded, cuts: Sequence[Cut], normalize: Any) -> None:
+    """Utterances that could not be decoded count as deleted, and are named."""
+    done = {utterance.utt_id for utterance in decoded.utterances}
+    for cut in cuts:
+        utt_id = link_of(cut, "utt_id")
+        if utt_id not in done:
+            logging.warning("%s: no output; its words count as deleted", utt_id)
+            sup = cut.supervisions[0]
+            words = normalize(sup.text or "").split()
+            side = str((sup.custom or {}).get("side", ""))
+            decoded.utterances.append(
+                Utterance(
+                    utt_id,
+                    words,
+                    None,
+                    link_of(cut, "conv_id"),
+                    sup.speaker or "",
+                    side,
+                    link_of(cut, "turn"),
+                )
+            )
+
+
+def write_results(decoded: Decoded, folder: Path, test_set: str, suffix: str, config) -> float:
+    """recogs, errs, wer-summary, and a report as text and JSON.  Returns the main rate."""
+    paths = result_paths(folder, test_set, suffix)
+    store_transcripts(paths.recogs, decoded.utterances)
+    write_error_stats(paths.errs, decoded.utterances)
+    rules = "" if config.normalizer == "none" else config.normalizer
+    report = evaluate(
+        decoded.utterances, name=test_set, unit=config.unit, rules=rules, seed=config.seed
+    )
+    speed = f"real-time factor {decoded.real_time_factor:.3f}"
+    text = f"{report.text()}{speed}, {decoded.audio_seconds:.0f} s of speech\n"
+    stem = f"report-{test_set}-{suffix}"
+    write_text(folder / f"{stem}.txt", text)
+    details = dict(report.to_dict(), real_time_factor=decoded.real_time_factor)
+    write_text(folder / f"{stem}.json", json.dumps(details, indent=2) + "\n")
+    write_summary(paths.summary, {suffix: 100 * report.main.total.rate})
+    print(text)
+    return report.main.total.rate
+
+
+def recogniser_options(config: DecodeConfig, data: DataConfig) -> RecogniserOptions:
+    if config.method not in METHODS:
+        raise InputError(f"--method {config.method} is none of {', '.join(METHODS)}")
+    beam = BeamOptions(
+        beam=config.beam_size,
+        ctc_weight=config.ctc_decode_weight,
+        lm_scale=config.lm_scale,
+        length_bonus=config.length_bonus,
+        max_len_ratio=config.max_len_ratio,
+    )
+    return RecogniserOptions(config.method, beam, data.history_speakers, data.first_text)
+
+
+def load_lm(config: DecodeConfig, tokenizer: Tokenizer) -> Any:
+    """The language model of ``--lm-exp-dir``, refused if its vocabulary is another one."""
+    if config.lm_exp_dir is None:
+        return None
+    from icefall_ctx.models.lm import load_lm as read
+
+    return read(Path(config.lm_exp_dir) / "lm.pt", tokenizer.fingerprint).eval()
+
+
+def check_history(config: DecodeConfig, recogniser: Recogniser) -> str:
+    """The history that is given to the model; refuses a choice that would change nothing."""
+    if recogniser.reads_text:
+        return config.history
+    if config.history in ("ref", "shuffled"):
+        raise InputError(
+            f"--history {config.history}: this model and --method {config.method} read no text "
+            "of earlier turns; leave the option out"
+        )
+    return "none"
+
+
+def result_suffix(config: DecodeConfig, history: str) -> str:
+    parts = [config.method if config.method != "beam" else f"beam{config.beam_size}"]
+    if history != "none":
+        parts.append(f"history-{history}")
+    if config.lm_exp_dir is not None:
+        parts.append(f"lm{config.lm_scale:g}" + ("-carried" if config.carry_lm_state else ""))
+    return "-".join(parts + ([config.suffix] if config.suffix else []))
+
+
+def run(config: DecodeConfig) -> Dict[str, float]:
+    """Decode every test set.  Returns the error rate of each."""
+    if config.num_threads:
+        torch.set_num_threads(config.num_threads)
+    model, tokenizer, model_config = load_model(config.exp_dir, config.epoch, config.avg)
+    data = load_config(Path(config.exp_dir) / "config.yaml", DataConfig)
+    if config.manifest_dir is not None:
+        data = replace(data, manifest_dir=config.manifest_dir)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device)
+    lm = load_lm(config, tokenizer)
+    recogniser = Recogniser(model, recogniser_options(config, data), lm, config.carry_lm_state)
+    history = check_history(config, recogniser)
+    module = AsrDataModule(data, model_config, tokenizer, config.seed)
+    normalize = get_normalizer(data.normalizer)
+    rates = {}
+    for name in filter(None, config.test_cuts.split(",")):
+        cuts = module.read_cuts(name)
+        index = _index(config, cuts) if history == "ref" else None
+        source = HistorySource(history, recogniser, index, tokenizer, normalize, config.seed)
+        loader = module.test_dataloader(cuts, config.batch_size)
+        turns = Counter(link_of(cut, "conv_id") for cut in cuts)
+        batches = tqdm(loader, desc=test_set_name(name), disable=not sys.stderr.isatty())
+        decoded = decode_cuts(
+            recogniser, batches, tokenizer, turns, source, config.history_min_confidence, device
+        )
+        add_missing(decoded, cuts, normalize)
+        rates[name] = write_results(
+            decoded,
+            Path(config.exp_dir) / config.method,
+            test_set_name(name),
+            result_suffix(config, history),
+            config,
+        )
+    return rates
+
+
+def test_set_name(file_name: str) -> str:
+    """``test`` of ``digits_dialog_cuts_test.jsonl.gz``."""
+    return Path(file_name).name.split(".")[0].split("_cuts_")[-1]
+
+
+def _index(config: DecodeConfig, cuts: Sequence[Cut]) -> ConversationIndex:
+    if config.index:
+        return ConversationIndex.from_manifests([config.index])
+    return ConversationIndex.from_supervisions(cuts)
+
+
+def main(
+    defaults: Optional[Dict[str, Dict[str, Any]]] = None, argv: Optional[Sequence[str]] = None
+) -> None:
+    """The command line of a recipe's ``decode.py``; ends with status 2 and one line for what a
+    user can put right."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+    description = f"Decode test sets with a trained model.  Methods: {', '.join(METHODS)}."
+    try:
+        arguments = None if argv is None else list(argv)
+        (config,) = parse_configs((DecodeConfig,), arguments, description, defaults)
+        if not config.test_cuts:
+            raise InputError("no test set; name cuts with --test-cuts")
+        run(config)
+    except InputError as error:
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,100 @@
+"""The one place where a conversation remembers: its text, encoder scores, LM state and words.
+
+Batch decoding runs many sessions in step; live transcription runs one.  Both go through
+:class:`~icefall_ctx.decode.recogniser.Recogniser` and give the same text.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Deque, List, Optional, Sequence, Tuple
+
+from icefall_ctx.models.attention import AttentionScores
+
+MAX_PAST_TURNS = 64  # more than any model reads; bounds what an endless call keeps
+MAX_NGRAM = 8
+MAX_REPEATS = 4
+
+
+@dataclass(frozen=True)
+class PastTurn:
+    """One recognised turn.
+
+    Attributes:
+      tokens: ids without ``<sos/eos>``, repeated n-grams already cut.
+      speaker: who said it; empty if unknown.
+      confidence: of the hypothesis, in [0, 1].
+    """
+
+    tokens: Tuple[int, ...]
+    speaker: str
+    confidence: float = 1.0
+
+
+def cut_repeats(
+    tokens: Sequence[int], max_ngram: int = MAX_NGRAM, max_repeats: int = MAX_REPEATS
+) -> List[int]:
+    """Cut an n-gram said more than ``max_repeats`` times in a row down to one.
+
+    A decoder that has fallen into a loop must not read its own loop as history.  What people
+    repeat ("no no no", "five five five five") stays.
+    """
+    tokens = list(tokens)
+    for n in range(1, max_ngram + 1):
+        kept: List[int] = []
+        position = 0
+        while position < len(tokens):
+            gram = tokens[position : position + n]
+            end = position + n
+            while len(gram) == n and tokens[end : end + n] == gram:
+                end += n
+            looped = (end - position) // n > max_repeats
+            kept.extend(gram if looped else tokens[position : position + 1])
+            position = end if looped else position + 1
+        tokens = kept
+    return tokens
+
+
+@dataclass
+class ConversationSession:
+    """What one conversation remembers between two turns.
+
+    Attributes:
+      conv_id: its name, for messages.
+      min_confidence: a hypothesis below this is not used as history.
+      past: recognised turns with words in them, newest last; silence takes no place.
+      scores: encoder scores of the last turn (A2), or None.
+      lm_state: of the language model after the last turn, one row; or None.
+      words: the session's own word list for the memory; None uses the model-wide list.
+      turns: turns seen, silent ones included.
+    """
+
+    conv_id: str = ""
+    min_confidence: float = 0.0
+    past: Deque[PastTurn] = field(default_factory=lambda: deque(maxlen=MAX_PAST_TURNS))
+    scores: Optional[AttentionScores] = None
+    lm_state: Any = None
+    words: Any = None
+    turns: int = 0
+
+    def add(self, tokens: Sequence[int], speaker: str, confidence: float) -> None:
+        """Remember a recognised turn; empty and doubtful ones are counted, not kept."""
+        self.turns += 1
+        tokens = cut_repeats(tokens)
+        if tokens and confidence >= self.min_confidence:
+            self.past.append(PastTurn(tuple(tokens), speaker, confidence))
+
+    def history(self, n: int, speaker: str, speakers: str = "all") -> List[PastTurn]:
+        """The last ``n`` turns, oldest first.
+
+        Args:
+          speaker: who speaks now.
+          speakers: ``all``, or only turns of the ``same`` or of ``other`` speakers.
+        """
+        chosen = [
+            turn
+            for turn in self.past
+            if speakers == "all" or (turn.speaker == speaker) == (speakers == "same")
+        ]
+        return chosen[-n:] if n > 0 else []

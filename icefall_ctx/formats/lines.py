@@ -38,7 +38,7 @@ def read_lines(
 
     A byte-order mark is dropped.  Only CR, LF and CRLF end a line: some words of other scripts
     hold characters that :meth:`str.splitlines` would break at.  A line that is not valid in
-    ``encoding`` is logged and skipped; a file without any valid line raises.
+    ``encoding`` is logged and skipped; where many are not, the file is refused.
     """
     log = ProblemLog() if log is None else log
     codec = _codec(encoding, path)
@@ -49,19 +49,25 @@ def read_lines(
         codec, data = "utf-8", _recode(data, path, codec)
     data = data.removeprefix(codecs.BOM_UTF8)
     lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    good = bad = 0
+    decoded, problems = [], []
     for number, raw in enumerate(lines, start=1):
         try:
             line = raw.decode(codec)
         except UnicodeDecodeError as error:
-            bad += 1
-            log.add(f"not {encoding} text", where(path, number), f"byte {raw[error.start]:#04x}")
+            problems.append((where(path, number), f"byte {raw[error.start]:#04x}"))
             continue
         if line.strip():
-            good += 1
-            yield number, line
-    if bad and not good:
+            decoded.append((number, line))
+    if problems and (not decoded or _is_systematic(len(problems), len(decoded))):
         raise InputError(f"{path}: not {encoding} text; try {ENCODINGS_TO_TRY}")
+    for place, detail in problems:
+        log.add(f"not {encoding} text", place, detail)
+    yield from decoded
+
+
+def _is_systematic(bad: int, good: int) -> bool:
+    """A quarter of the lines is no accident: the file is in another encoding."""
+    return bad >= 3 and 3 * bad >= good
 
 
 def _codec(encoding: str, path: Pathlike) -> str:

@@ -8,6 +8,7 @@ Checked against sclite 2.10 on thousands of random pairs, see tests/score/test_s
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -77,6 +78,8 @@ class _Weights:
 
     def __init__(self, costs: Costs, optional: bool, fragments: bool) -> None:
         self.costs, self.optional, self.fragments = costs, optional, fragments
+        self.both = lru_cache(maxsize=None)(self.both)  # the same words meet again and again
+        self.alone = lru_cache(maxsize=None)(self.alone)
 
     def _bare(self, word: str) -> Tuple[str, bool]:
         return split_optional(word) if self.optional else (word, False)

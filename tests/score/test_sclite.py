@@ -102,8 +102,8 @@ def test_a_thousand_random_pairs_live(tmp_path, alphabet, longest):
 )
 def test_notation_live(tmp_path, alternations, optional, fragments):
     rng = random.Random(5)
-    refs = [random_text(rng, alternations, optional, fragments) for _ in range(300)]
-    hyps = [random_text(rng, 0, 0, 0) for _ in range(300)]
+    refs = [random_text(rng, alternations, optional, fragments) for _ in range(200)]
+    hyps = [random_text(rng, 0, 0, 0) for _ in range(200)]
     flags = ["-D"] * optional + ["-F"] * fragments
     expected = run_sclite(tmp_path, refs, hyps, *flags)
     options = dict(optional=bool(optional), fragments=bool(fragments))
@@ -133,7 +133,6 @@ PLAIN = dict(optional=False, fragments=False)
     [
         ("lvc_ref.stm", PLAIN, (61, 1779, 1013, 540, 226, 171)),
         ("lvc_ref.stm", {}, (61, 1781, 1015, 539, 227, 170)),
-        ("lvc_refe.stm", PLAIN, (58, 1672, 957, 503, 212, 165)),
         ("lvc_refe.stm", {}, (58, 1674, 959, 502, 213, 164)),
     ],
 )

@@ -74,7 +74,8 @@ def _codec(encoding: str, path: Pathlike) -> str:
     try:
         return codecs.lookup(encoding).name
     except LookupError as error:
-        raise InputError(f"{path}: unknown encoding {encoding!r}; try {ENCODINGS_TO_TRY}") from error
+        advice = f"unknown encoding {encoding!r}; try {ENCODINGS_TO_TRY}"
+        raise InputError(f"{path}: {advice}") from error
 
 
 def _recode(data: bytes, path: Pathlike, codec: str = "utf-16") -> bytes:

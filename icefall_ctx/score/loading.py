@@ -225,8 +225,8 @@ def _whole_channels(words: Sequence[CtmWord]) -> List[StmSegment]:
     for word in words:
         channels[word.recording, word.channel].append(word)
     return [
-        StmSegment(recording, channel, "unknown", 0, max(w.end for w in group), words_to_text(group))
-        for (recording, channel), group in channels.items()
+        StmSegment(*key, "unknown", 0, max(word.end for word in group), words_to_text(group))
+        for key, group in channels.items()
     ]
 
 

@@ -17,6 +17,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from icefall_ctx.errors import Pathlike, ProblemLog, where
 from icefall_ctx.files import write_text
+from icefall_ctx.formats.lines import read_lines
 from icefall_ctx.score.wer import EPS, Aligner, Pair, Scores, Utterance, align, score_utterances
 
 
@@ -47,8 +48,6 @@ def read_transcripts(path: Pathlike, log: Optional[ProblemLog] = None) -> List[U
 
     Without a ``hyp`` line the utterance is kept as missing output; without ``ref`` it is skipped.
     """
-    from icefall_ctx.formats.lines import read_lines
-
     log = ProblemLog() if log is None else log
     sides: Dict[str, Dict[str, Optional[List[str]]]] = defaultdict(dict)
     places: Dict[str, str] = {}
@@ -67,7 +66,9 @@ def read_transcripts(path: Pathlike, log: Optional[ProblemLog] = None) -> List[U
     return list(_paired(sides, places, log))
 
 
-def _paired(sides, places, log: ProblemLog) -> Iterable[Utterance]:
+def _paired(
+    sides: Mapping[str, Dict[str, Optional[List[str]]]], places: Mapping[str, str], log: ProblemLog
+) -> Iterable[Utterance]:
     for utt_id, found in sides.items():
         if "ref" not in found:
             log.add("utterance without a ref line", places[utt_id], utt_id)

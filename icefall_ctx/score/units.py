@@ -7,7 +7,10 @@ from typing import Callable, Dict, List
 
 # CJK ideographs (with extensions and compatibility forms), kana and Bopomofo: scripts without
 # blanks between words, where an error rate over "words" would depend on a segmenter.
-_CJK = "\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_CJK = (
+    "\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
 _MIXED = re.compile(f"[{_CJK}]|[^\\s{_CJK}]+")
 
 

@@ -50,7 +50,8 @@ SAME = {
     "hyp__trn": "a x (u1)\nd d (u2)\n",
     "ref__txt": "u1 a b c\nu2 d\n",
     "hyp__txt": "u2 d d\nu1 a x\n",
-    "recogs__txt": "u1:\tref=['a', 'b', 'c']\nu1:\thyp=['a', 'x']\nu2:\tref=['d']\nu2:\thyp=['d', 'd']\n",
+    "recogs__txt": "u1:\tref=['a', 'b', 'c']\nu1:\thyp=['a', 'x']\n"
+    "u2:\tref=['d']\nu2:\thyp=['d', 'd']\n",
     "ref__stm": "r 0 s1 0 1 a b c\nr 0 s2 1 2 d\n",
     "hyp__stm": "r 0 x 0 1 a x\nr 0 x 1 2 d d\n",
     "hyp__ctm": "r 0 0.1 0.1 a\nr 0 0.3 0.1 x\nr 0 1.1 0.1 d\nr 0 1.8 0.1 d\n",
@@ -88,8 +89,9 @@ def test_every_pair_of_formats_gives_the_same(run, files, names, alignment):
 
 def test_groups_come_from_the_manifest(run, files):
     files(**SAME)
-    by_manifest = run("ref.jsonl", "hyp.txt", "--json", "--per", "conversation,speaker,side,turn")
-    added = run("recogs.txt", "--supervisions", "ref.jsonl", "--json", "--per", "conversation,speaker,side,turn")
+    options = ("--json", "--per", "conversation,speaker,side,turn")
+    by_manifest = run("ref.jsonl", "hyp.txt", *options)
+    added = run("recogs.txt", "--supervisions", "ref.jsonl", *options)
     groups = json.loads(by_manifest.stdout)["reports"][0]["raw"]["groups"]
     assert groups == json.loads(added.stdout)["reports"][0]["raw"]["groups"]
     assert groups["side"]["A"]["errors"] == 2 and groups["turn"]["1"]["ins"] == 1
@@ -133,7 +135,8 @@ def test_swbd_and_callhome_lines(run, files):
     groups = json.loads(run("ref.stm", "hyp.ctm", "--json").stdout)["reports"][0]["raw"]["groups"]
     errors = {name: (c["del"], c["sub"], c["ins"]) for name, c in groups["subset"].items()}
     assert errors == {
-        "swbd": (1, 0, 0), "callhome": (0, 1, 0), "Overall": (1, 1, 0), "m": (1, 0, 0), "f": (0, 1, 0),
+        "swbd": (1, 0, 0), "callhome": (0, 1, 0), "Overall": (1, 1, 0),
+        "m": (1, 0, 0), "f": (0, 1, 0),
     }  # fmt: skip
 
 
@@ -145,7 +148,8 @@ def test_hubscr_with_nist_rules(run, shared_data):
     assert totals(result) == (1781, 170, 227, 539, 61, 0)
     assert totals(result, "normalized") == (1785, 201, 220, 551, 61, 0)
     groups = json.loads(result.stdout)["reports"][0]["normalized"]["groups"]["speaker"]
-    assert [groups[s]["errors"] for s in ("2347-a", "2347-b", "3129-a", "3129-b")] == [136, 292, 168, 376]
+    errors = {speaker: counts["errors"] for speaker, counts in groups.items()}
+    assert errors == {"2347-a": 136, "2347-b": 292, "3129-a": 168, "3129-b": 376}
 
 
 def test_mandarin_as_sclite(run, shared_data):
@@ -206,7 +210,8 @@ def test_mistakes_end_with_one_line(run, files, names, message):
 
 def test_misspelt_options_are_refused(run, files):
     files(**SAME)
-    for extra in (["--unit", "words"], ["--per", "speakers"], ["--bootstrap", "-1"], ["--gml", "x"]):
+    mistakes = (["--unit", "words"], ["--per", "speakers"], ["--bootstrap", "-1"], ["--gml", "x"])
+    for extra in mistakes:
         result = run("ref.txt", "hyp.txt", *extra)
         assert result.exit_code == 2 and "Error" in result.output
 

@@ -20,15 +20,19 @@ from icefall_ctx.score.results import read_transcripts
 from icefall_ctx.score.words import read_biasing_lists
 
 STM = "r1 A s1 0.0 1.5 <o> hello { a / @ }\nr1 B s2 1.5 2.0 bye\nr2 A s1 0 4 (uh) yes\n"
-CTM = "r1 A 0.1 0.2 hello 0.9\nr1 A * * <ALT_BEGIN>\nr1 A 1 0.1 a\nr1 A * * <ALT>\nr1 A * * <ALT_END>\n"
+CTM = (
+    "r1 A 0.1 0.2 hello 0.9\nr1 A * * <ALT_BEGIN>\nr1 A 1 0.1 a\nr1 A * * <ALT>\n"
+    "r1 A * * <ALT_END>\n"
+)
 JSON = (
-    '{"id": "u1", "recording_id": "r1", "start": 0.0, "duration": 1.0, "channel": 0, "text": "a b"}\n'
+    '{"id": "u1", "recording_id": "r1", "start": 0.0, "duration": 1.0, "channel": 0, '
+    '"text": "a b"}\n'
     '{"id": "c", "start": 1, "duration": 2, "supervisions": [{"id": "u2", "recording_id": "r1", '
     '"start": 0, "duration": 1, "text": "c", "custom": {"turn": 1, "conv_id": "x"}}]}\n'
 )
 TEXTGRID = (
-    'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0\n2\n<exists>\n1\n"IntervalTier"\n"a"\n'
-    '0\n2\n2\n0\n1\n"hello"\n1\n2\n"bye ""now"""\n'
+    'File type = "ooTextFile"\nObject class = "TextGrid"\n\n0\n2\n<exists>\n1\n"IntervalTier"\n'
+    '"a"\n0\n2\n2\n0\n1\n"hello"\n1\n2\n"bye ""now"""\n'
 )
 READERS = {
     "stm": (read_stm, STM),
@@ -39,7 +43,10 @@ READERS = {
     "kaldi segments": (read_segments, "u1 r1 0 1.5\nu2 r1 1.5 2 A\nu3 r2 0 -1\n"),
     "textgrid": (read_textgrid, TEXTGRID),
     "lhotse": (read_supervisions, JSON),
-    "recogs": (read_transcripts, "u1:\tref=['a', 'b']\nu1:\thyp=['a']\nu2:\tref=[]\nu2:\thyp=None\n"),
+    "recogs": (
+        read_transcripts,
+        "u1:\tref=['a', 'b']\nu1:\thyp=['a']\nu2:\tref=[]\nu2:\thyp=None\n",
+    ),
     "glm": (read_glm, "* name \"x\"\nA B => [{C / D}] / [ ] __ [ ]\nE => F / [G] __ ;; why\n"),
     "biasing": (read_biasing_lists, 'u1\ta b\t["a"]\t["a", "c"]\nu2\tb\t[]\t["c"]\n'),
 }
@@ -119,7 +126,8 @@ def test_scoring_damaged_pairs(tmp_path, data):
     """Loading by content and matching: a result, or one line that says why not."""
     sides = []
     for side in ("ref", "hyp"):
-        _, content = READERS[data.draw(st.sampled_from(["stm", "ctm", "trn", "kaldi text", "lhotse"]))]
+        name = data.draw(st.sampled_from(["stm", "ctm", "trn", "kaldi text", "lhotse"]))
+        content = READERS[name][1]
         path = tmp_path / side
         path.write_bytes(data.draw(st.one_of(st.just(content.encode()), damaged(content))))
         sides.append(path)

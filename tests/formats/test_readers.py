@@ -97,7 +97,9 @@ def test_ctm_words_and_alternations(write):
 
 def test_trn(write):
     log = ProblemLog()
-    path = write(";; comment\n{ I'm / am } (huh-) happy (hop_806)\n(empty-1)\nno id\n x (hop_806)\n")
+    path = write(
+        ";; comment\n{ I'm / am } (huh-) happy (hop_806)\n(empty-1)\nno id\n x (hop_806)\n"
+    )
     lines = read_trn(path, log)
     assert lines == [TrnLine("hop_806", "{ I'm / am } (huh-) happy", 2), TrnLine("empty-1", "", 3)]
     assert lines[0].speaker == "hop"
@@ -181,8 +183,9 @@ def test_textgrid_long_and_short_are_the_same(shared_data):
 
 def test_textgrid_quotes_points_and_truncation(write):
     text = (
-        'File type = "ooTextFile"\nObject class = "TextGrid"\n\nxmin = 0\nxmax = 2\ntiers? <exists>\n'
-        'size = 2\nitem []:\n    item [1]:\n        class = "TextTier"\n        name = "a ""b"""\n'
+        'File type = "ooTextFile"\nObject class = "TextGrid"\n\nxmin = 0\nxmax = 2\n'
+        'tiers? <exists>\nsize = 2\nitem []:\n    item [1]:\n        '
+        'class = "TextTier"\n        name = "a ""b"""\n'
         "        xmin = 0\n        xmax = 2\n        points: size = 1\n        points [1]:\n"
         '            number = 1.5\n            mark = "5 ""six"" !"\n    item [2]:\n'
         '        class = "IntervalTier"\n        name = "x"\n        xmin = 0\n        xmax = 2\n'

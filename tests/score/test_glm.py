@@ -51,7 +51,8 @@ def test_first_rule_wins_contexts_come_from_the_input(rules):
         ("gonna { can't / @ } advisery", "GOING TO { CAN'T / @ } ADVISORY"),
         ("ok okay ok (mr.) (gonna)", "O. K. O. K. O. K. (MISTER) (GOING) (TO)"),
         ("the vincents saint vincents", "THE VINCENTS SAINT VINCENT'S"),
-        ("the day before yesterday day care 20 mm", "THE DAY BEFORE YESTERDAY DAY CARE 20 %HESITATION"),
+        ("the day before yesterday", "THE DAY BEFORE YESTERDAY"),
+        ("day care 20 mm", "DAY CARE 20 %HESITATION"),
         ("", ""),
     ],
 )

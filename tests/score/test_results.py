@@ -71,7 +71,8 @@ def test_error_file_counts(tmp_path):
 
 def test_summary_lists_best_first(tmp_path):
     write_summary(tmp_path / "s.txt", {"beam": 12.345, "greedy": 15.0, "lm": 11.0})
-    assert (tmp_path / "s.txt").read_text() == "settings\tWER\nlm\t11.00\nbeam\t12.35\ngreedy\t15.00\n"
+    expected = "settings\tWER\nlm\t11.00\nbeam\t12.35\ngreedy\t15.00\n"
+    assert (tmp_path / "s.txt").read_text() == expected
 
 
 def test_report_text_and_json_agree():

@@ -39,7 +39,8 @@ def random_text(rng, alternations, optional, fragments):
             out.append(f"({rng.choice('abc')})")
         elif alternations and x < 0.45:
             choices = ["a", "b c", "@", "c", "a b"] + ["(a) b"] * optional
-            out.append("{ " + " / ".join(rng.choice(choices) for _ in range(rng.choice((2, 3)))) + " }")
+            some = (rng.choice(choices) for _ in range(rng.choice((2, 3))))
+            out.append("{ " + " / ".join(some) + " }")
         elif fragments and x < 0.7:
             out.append(rng.choice(["ab-", "a-", "-c", "-bc"]))
         else:

@@ -42,8 +42,7 @@ def test_new_word_accuracy_and_false_triggers():
 def test_biased_and_unbiased_errors_add_up():
     rng = random.Random(0)
     utterances = [
-        Utterance(str(i), [rng.choice("abcdef") for _ in range(9)], [rng.choice("abcdef") for _ in range(8)])
-        for i in range(50)
+        Utterance(str(i), rng.choices("abcdef", k=9), rng.choices("abcdef", k=8)) for i in range(50)
     ]
     lists = {str(i): ["a", "b c"] for i in range(40)}
     scores = biased_scores(utterances, lists)
@@ -72,7 +71,7 @@ def test_lists_round_trip_and_problems(tmp_path):
     rare = ["floda", "dog", "ironstein", "你好", "lederhosen"]
     entries = make_biasing_lists(refs, rare, 3, seed=1)
     write_biasing_lists(tmp_path / "b.tsv", entries)
-    assert (tmp_path / "b.tsv").read_text().splitlines()[0].startswith('u1\tthe floda man\t["floda"]\t[')
+    assert (tmp_path / "b.tsv").read_text().startswith('u1\tthe floda man\t["floda"]\t[')
     assert read_biasing_lists(tmp_path / "b.tsv") == {e.utt_id: e for e in entries}
     for entry in entries:
         assert len(entry.words) == len(set(entry.words)) == 3 + len(entry.rare)

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from icefall_ctx.files import write_text
 from icefall_ctx.train.metrics import Metrics
@@ -66,12 +66,12 @@ class Journal:
             "train": {**train.averages(), **train.totals},
             "valid": {**valid.averages(), **valid.totals},
         }
-        self._write([r for r in read_metrics(self.metrics_path) if r["epoch"] < epoch] + [record])
-
-    def _write(self, records: list) -> None:
-        lines = [json.dumps(record) + "\n" for record in records]
-        write_text(self.metrics_path, "".join(lines))
+        records = [r for r in read_metrics(self.metrics_path) if r["epoch"] < epoch] + [record]
+        self._write(records)
         plot_curves(records, self.exp_dir / "curves.png")
+
+    def _write(self, records: List[Dict[str, Any]]) -> None:
+        write_text(self.metrics_path, "".join(json.dumps(record) + "\n" for record in records))
 
     def forget_after(self, step: int) -> None:
         """Drop records of epochs that a run continuing from ``step`` will do again."""

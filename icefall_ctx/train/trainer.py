@@ -33,6 +33,7 @@ from icefall_ctx.train.optim import BatchNormGuard, Noam, build_optimizer, freez
 from icefall_ctx.train.rng import seed_everything
 
 MAX_BAD_BATCHES = 20  # in a row, before training is given up
+MAX_NAMED = 200  # of each kind of problem; all are counted
 
 
 class Trainer:
@@ -44,7 +45,7 @@ class Trainer:
       step: updates so far.
       valid_losses: by epoch.
       metrics: of the epoch so far.
-      problems: what was skipped, each utterance named once.
+      problems: what was skipped, each utterance or batch named once.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Trainer:
             else None
         )
         self.journal = Journal(config.exp_dir, process.is_main, config.tensorboard)
-        self.problems = ProblemLog()
+        self.problems = ProblemLog(max_shown=MAX_NAMED)
         self.epoch, self.position, self.step = 1, 0, 0
         self.valid_losses: Dict[int, float] = {}
         self.metrics = Metrics()
@@ -167,8 +168,7 @@ class Trainer:
 
     def _skip(self, batch: Batch) -> None:
         self.batch_norm.restore()
-        for cut_id in batch.cut_ids:
-            self._report("in a batch without a finite loss", cut_id)
+        self._report("batch without a finite loss", ", ".join(batch.cut_ids))
         self._count_bad()
 
     def _count_bad(self) -> None:
@@ -180,10 +180,11 @@ class Trainer:
                 "lower --lr-factor, or look at the utterances named in the log"
             )
 
-    def _report(self, reason: str, cut_id: str) -> None:
-        if (reason, cut_id) not in self._reported:
-            self._reported.add((reason, cut_id))
-            self.problems.add(reason, cut_id)
+    def _report(self, reason: str, cut_ids: str) -> None:
+        """Once each, not once an epoch."""
+        if (reason, cut_ids) not in self._reported:
+            self._reported.add((reason, cut_ids))
+            self.problems.add(reason, cut_ids)
 
     def update(self) -> None:
         """One step of the optimiser with what was added since the last."""
@@ -195,8 +196,7 @@ class Trainer:
         if total and is_finite(norm):
             self.scaler.step(self.optimizer) if mine else self.optimizer.step()
         elif total and not self.amp:  # with AMP this is how the scaler finds its scale
-            for cut_id in self._pending_ids:
-                self._report("in an update without a finite gradient", cut_id)
+            self._report("update without a finite gradient", ", ".join(self._pending_ids))
             self._count_bad()
         if mine:
             self.scaler.update()

@@ -49,6 +49,7 @@ def last_records(exp_dir):
     return [{k: v for k, v in r.items() if k != "seconds"} for r in records]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_interrupted_run_is_the_uninterrupted_run(tmp_path, workers):
     """Killed inside the second epoch and after its last batch; continued with the same result."""
@@ -63,9 +64,9 @@ def test_an_interrupted_run_is_the_uninterrupted_run(tmp_path, workers):
     expected = ckpt.read_checkpoint(tmp_path / "whole" / "epoch-2.pt")
 
     exp = tmp_path / "parts"
-    for limit in (batches // 2, batches + 1, 2 * batches - 1, None):
-        part = Recorder(limit and limit - _done(exp))
-        start = _done(exp)
+    for limit in (batches // 2, batches + 1, None):
+        start = _done(exp, batches)
+        part = Recorder(limit and limit - start)
         try:
             train(model, data.data, replace(config, exp_dir=exp), data, part)
         except KeyboardInterrupt:
@@ -81,24 +82,12 @@ def test_an_interrupted_run_is_the_uninterrupted_run(tmp_path, workers):
     assert last_records(tmp_path / "whole") == last_records(exp)
 
 
-def _done(exp):
-    """Batches that the next start will not see again, in epochs of one length."""
+def _done(exp, batches):
+    """How many batches, in epochs of ``batches``, the next start will not see again."""
     found = ckpt.latest_checkpoint(exp)
     if found is None:
         return 0
-    state = found[1]
-    epoch_length = {1: 0}.get(state["epoch"])
-    if epoch_length is None:
-        epoch_length = (state["epoch"] - 1) * _epoch_length(exp)
-    return epoch_length + state["sampler"]["position"]
-
-
-def _epoch_length(exp):
-    from icefall_ctx.config import DataConfig, load_config
-
-    data = load_config(exp / "config.yaml", DataConfig)
-    module = AsrDataModule.from_config(data, tiny_model(), 7)
-    return len(module.train_dataloader(1))
+    return (found[1]["epoch"] - 1) * batches + found[1]["sampler"]["position"]
 
 
 def test_saved_after_the_last_batch_of_an_epoch(tmp_path):
@@ -157,14 +146,6 @@ def test_a_batch_without_a_finite_loss_is_named_skipped_and_counted(tmp_path, ca
     data = make_data(tmp_path, model)
     bad = data.train_cuts[3].id
 
-    def loss_function(module, batch, config, augment):
-        loss, metrics = compute_loss(module, batch, config, augment)
-        if module.training and bad in batch.cut_ids:
-            for buffer in module.buffers():
-                buffer.fill_(float("nan")) if buffer.is_floating_point() and "bn" else None
-            return loss * float("nan"), metrics
-        return loss, metrics
-
     def guarded(module, batch, config, augment):
         """The statistics of batch norm are spoilt, as by features that are not finite."""
         loss, metrics = compute_loss(module, batch, config, augment)
@@ -176,15 +157,17 @@ def test_a_batch_without_a_finite_loss_is_named_skipped_and_counted(tmp_path, ca
         return loss, metrics
 
     trainer = train(model, data.data, tiny_training(tmp_path / "exp"), data, guarded)
-    assert f"{bad}: in a batch without a finite loss" in caplog.text
+    assert any(
+        bad in message and "batch without a finite loss" in message for message in caplog.messages
+    )
     assert all(torch.isfinite(v).all() for v in trainer.model.state_dict().values())
     for record in last_records(tmp_path / "exp"):
         assert record["train"]["skipped batches"] == 1
         skipped = len(data.train_cuts) - record["train"]["utterances"]
-        assert 1 <= skipped <= 8
+        assert 1 <= skipped <= 10
         assert record["train"]["loss"] < 20 and record["valid"]["loss"] < 20
     reported = [p.place for p in trainer.problems.problems]
-    assert len(reported) == len(set(reported)), "named once, not once an epoch"
+    assert len(reported) == len(set(reported)) <= 2, "a batch is named once"
 
 
 def test_a_gradient_that_is_not_finite_changes_no_parameter(tmp_path, caplog):
@@ -207,7 +190,7 @@ def test_a_gradient_that_is_not_finite_changes_no_parameter(tmp_path, caplog):
     trainer.train_batch(batch)
     trainer.update()
     assert_equal_states(before, trainer.model.state_dict())
-    assert f"{batch.cut_ids[0]}: in an update without a finite gradient" in caplog.text
+    assert "update without a finite gradient" in caplog.text and batch.cut_ids[0] in caplog.text
 
 
 def _first(function, pair):
@@ -344,7 +327,7 @@ def test_two_processes_give_the_gradients_of_one(tmp_path):
     code, output = run_main(tmp_path, *flags, "--exp-dir", "two", "--world-size", 2)
     assert code == 0, output
     one, two = (ckpt.read_checkpoint(tmp_path / n / "epoch-1.pt") for n in ("one", "two"))
-    assert one["step"] == two["step"] > 5
+    assert one["step"] == two["step"] >= 3
     for name, value in one["model"].items():
         torch.testing.assert_close(two["model"][name], value, atol=1e-5, rtol=1e-4)
     a, b = last_records(tmp_path / "one")[0], last_records(tmp_path / "two")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 from typing import Any, List
+from urllib.parse import quote
 
 import torch
 
@@ -42,6 +43,13 @@ def save_fsa(path: Pathlike, fsa: k2.Fsa) -> None:
     """Write ``fsa.as_dict()``; attributes such as its fingerprints travel inside."""
     with atomic_path(path) as temporary:
         torch.save(fsa.as_dict(), temporary)
+
+
+def save_lattice(folder: Pathlike, utt_id: str, lattice: k2.Fsa) -> Path:
+    """One file an utterance, named by its id; what a file name cannot hold is %-escaped."""
+    path = Path(folder) / f"{quote(utt_id, safe='')}.pt"
+    save_fsa(path, lattice)
+    return path
 
 
 def load_fsa(path: Pathlike, device: str = "cpu") -> k2.Fsa:

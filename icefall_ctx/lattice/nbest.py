@@ -37,7 +37,7 @@ class Hypothesis:
 
 def best_hypothesis(lattice: k2.Fsa, lm_scale: float) -> Hypothesis:
     """The hypothesis of the best path; the lattice (FsaVec of one) must not be empty."""
-    return _hypothesis(best_path(lattice), lm_scale)
+    return _hypotheses(best_path(lattice), lm_scale)[0]
 
 
 def nbest(
@@ -79,23 +79,39 @@ def _best_paths(
         sorted_match_a=True,
     )
     paths = best_path(k2.top_sort(k2.connect(matched)))
-    rows = [torch.tensor([i], dtype=torch.int32) for i in range(len(sequences))]
-    return [_hypothesis(k2.invert(k2.index_fsa(paths, row)), lm_scale) for row in rows]
+    return _hypotheses(k2.invert(paths), lm_scale)
 
 
-def _hypothesis(path: k2.Fsa, lm_scale: float) -> Hypothesis:
-    """Read off one linear path (FsaVec of one)."""
-    frames = path.frame.tolist()
-    for i, frame in enumerate(frames):
-        if frame < 0 and i:
-            frames[i] = frames[i - 1]
-    words = [(w, frame) for ws, frame in zip(per_arc(path.aux_labels), frames) for w in ws]
-    tokens = [(t, frame) for ts, frame in zip(per_arc(path.tokens), frames) for t in ts]
-    lm = float(path.lm_scores.double().sum())
-    return Hypothesis(
-        words=tuple(w for w, _ in words),
-        tokens=tuple(t for t, _ in tokens),
-        token_frames=tuple(f for _, f in tokens),
-        word_frames=tuple(f for _, f in words),
-        scores={"acoustic": float(path.scores.double().sum()) - lm_scale * lm, "lm": lm},
-    )
+def _hypotheses(paths: k2.Fsa, lm_scale: float) -> List[Hypothesis]:
+    """Read off linear paths, an FsaVec."""
+    shape = paths.arcs.shape()
+    bounds = shape.row_splits(2)[shape.row_splits(1).long()].tolist()
+    words, tokens = per_arc(paths.aux_labels), per_arc(paths.tokens)
+    frames, lm_scores = paths.frame.tolist(), paths.lm_scores.tolist()
+    scores = paths.scores.tolist()
+    result = []
+    for first, end in zip(bounds, bounds[1:]):
+        arcs = range(first, end)
+        at = _filled(frames[first:end])
+        lm = sum(lm_scores[first:end])
+        said = [(w, at[i - first]) for i in arcs for w in words[i]]
+        spelled = [(t, at[i - first]) for i in arcs for t in tokens[i]]
+        acoustic = sum(scores[first:end]) - lm_scale * lm
+        result.append(
+            Hypothesis(
+                words=tuple(w for w, _ in said),
+                tokens=tuple(t for t, _ in spelled),
+                token_frames=tuple(f for _, f in spelled),
+                word_frames=tuple(f for _, f in said),
+                scores={"acoustic": acoustic, "lm": lm},
+            )
+        )
+    return result
+
+
+def _filled(frames: List[int]) -> List[int]:
+    """Arcs that a list of words was expanded into have no frame: they share the one before."""
+    filled: List[int] = []
+    for frame in frames:
+        filled.append(frame if frame >= 0 or not filled else filled[-1])
+    return filled

@@ -86,7 +86,7 @@ def import_(source: Path, name: str, output: Optional[Path], **options: Any) -> 
     parts = _link_and_split(manifests, options, problems)
     _write(parts, name, output)
     if not options["no_recipe"]:
-        _write_recipe(output, name, parts, manifests, options)
+        _write_recipe(output, name, parts, options["conversation"])
     _report(parts, output, problems)
     share = 1 - kept / max(met, 1)
     if share > options["max_skipped"]:
@@ -158,19 +158,10 @@ def _write(parts: Dict[str, Any], name: str, output: Path) -> None:
             write_manifest(members[key], path)
 
 
-def _write_recipe(
-    output: Path, name: str, parts: Dict[str, Any], manifests: Any, options: Dict[str, Any]
-) -> None:
-    from icefall_ctx.corpora.recipe_folder import write_recipe_folder
+def _write_recipe(output: Path, name: str, parts: Dict[str, Any], conversation: str) -> None:
+    from icefall_ctx.corpora.recipe_folder import recipe_values, write_recipe_folder
 
-    rates = [recording.sampling_rate for recording in manifests["recordings"]]
-    values = {
-        "CORPUS": name,
-        "PARTS": " ".join(parts),
-        "TRAIN_PARTS": "train" if "train" in parts else next(iter(parts)),
-        "SAMPLING_RATE": str(min(rates)),
-        "CONVERSATION": options["conversation"],
-    }
+    values = recipe_values(name, output, parts, conversation)
     for path in write_recipe_folder(output, values):
         click.echo(f"wrote {path}")
 

@@ -2,12 +2,62 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import icefall_ctx
+from icefall_ctx.corpora.manifests import Manifests
 from icefall_ctx.errors import InputError, Pathlike
 from icefall_ctx.files import atomic_path
+
+
+MAX_PIECES = 500
+_CHINESE = re.compile("[\u3400-\u9fff]")
+
+
+def checkout() -> Path:
+    """The folder that the package was installed from, in development mode."""
+    return Path(icefall_ctx.__file__).resolve().parents[1]
+
+
+def root_as_seen_from(folder: Path) -> str:
+    """The checkout, relative to a recipe folder inside it (both may move), else absolute."""
+    root, folder = checkout(), folder.resolve()
+    return os.path.relpath(root, folder) if root in folder.parents else str(root)
+
+
+def choose_units(texts: Sequence[str]) -> Tuple[str, int]:
+    """``("char", 0)`` for Chinese, else ``("bpe", pieces)`` with as many as the text can fill.
+
+    About one piece for twenty words: fewer occurrences teach nothing about a piece.
+    """
+    letters = set("".join(texts)) - {" "}
+    if any(map(_CHINESE.match, letters)):
+        return "char", 0
+    words = sum(len(text.split()) for text in texts)
+    return "bpe", min(max(words // 20, len(letters) + 10, 40), MAX_PIECES)
+
+
+def recipe_values(
+    name: str, folder: Path, parts: Dict[str, Manifests], conversation: str
+) -> Dict[str, str]:
+    """What the template's ``@NAMES@`` stand for."""
+    train = "train" if "train" in parts else next(iter(parts))
+    unit, pieces = choose_units([turn.text for turn in parts[train]["supervisions"]])
+    rates = [r.sampling_rate for manifests in parts.values() for r in manifests["recordings"]]
+    return {
+        "CORPUS": name,
+        "PARTS": " ".join(parts),
+        "TRAIN_PARTS": train,
+        "SAMPLING_RATE": str(min(rates)),
+        "CONVERSATION": conversation.replace("'", "'\\''"),
+        "UNIT": unit,
+        "VOCAB_SIZE": str(pieces),
+        "LANG_DIR": "data/lang_char" if unit == "char" else f"data/lang_bpe_{pieces}",
+        "ROOT": root_as_seen_from(folder),
+    }
 
 
 def template_folder() -> Path:
@@ -15,7 +65,7 @@ def template_folder() -> Path:
 
     :raises InputError: where the package was installed without its checkout.
     """
-    folder = Path(icefall_ctx.__file__).resolve().parents[1] / "local" / "recipe_template"
+    folder = checkout() / "local" / "recipe_template"
     if not folder.is_dir():
         raise InputError(
             f"{folder}: no recipe template; a recipe folder needs a checkout of the project"

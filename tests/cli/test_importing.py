@@ -1,12 +1,20 @@
 """``icefall-ctx import`` from the command line to manifests that Lhotse and our index read."""
 
+import re
+import subprocess
+
 import lhotse
 import pytest
 from click.testing import CliRunner
 from tree import voices, write_text, write_wav
 
 from icefall_ctx.cli.importing import import_
-from icefall_ctx.corpora.recipe_folder import write_recipe_folder
+from icefall_ctx.corpora.recipe_folder import (
+    checkout,
+    choose_units,
+    root_as_seen_from,
+    write_recipe_folder,
+)
 from icefall_ctx.data.conversation import ConversationIndex
 from icefall_ctx.errors import InputError
 
@@ -77,6 +85,18 @@ def test_one_label_on_both_channels_becomes_two_speakers(tmp_path):
     assert len({turn.speaker for turn in turns}) == 2
 
 
+def test_turn_order_is_by_time_as_a_number_over_both_channels(tmp_path):
+    write_wav(tmp_path / "c1.wav", voices(2, 120.0, 8000), 8000)
+    lines = ["100.5 101.5 A: five", "10.0 11.0 A: three", "9.9 10.6 B: two", "9 9.5 A: one"]
+    write_text(tmp_path / "c1.txt", "\n".join([*lines, "10.5 12 B: four"]))
+    out = tmp_path / "out"
+    result = run(tmp_path, "--format", "calls", "--name", "m", "--output", out, "--no-recipe")
+    assert result.exit_code == 0, result.output
+    index = ConversationIndex.from_manifests(out / "data/linked/m_supervisions_test.jsonl.gz")
+    texts = [turn.text for turn in sorted(index, key=lambda turn: turn.turn)]
+    assert texts == ["one", "two", "three", "four", "five"]
+
+
 @pytest.mark.parametrize("name", ["Bad", "a b", "../x", "1a"])
 def test_name(tmp_path, name):
     assert isinstance(run(tmp_path, "--name", name).exception, InputError)
@@ -95,3 +115,32 @@ def test_recipe_folder_from_a_template(tmp_path):
     assert (folder / "prepare.sh").stat().st_mode & 0o111
     assert (folder / "conf/a.yaml").read_text() == "x: 2\n"  # the user's own stays
     assert not [path for path in folder.rglob(".tmp*")]
+
+
+def test_recipe_of_the_template_takes_the_manifests(tmp_path):
+    write_calls(tmp_path / "calls", 4)
+    out = tmp_path / "egs/mine/ASR"
+    assert run(tmp_path / "calls", "--name", "mine", "--output", out).exit_code == 0
+    for path in (path for path in out.rglob("*") if path.is_file() and path.suffix != ".gz"):
+        assert not re.search("@[A-Z_]+@", path.read_text()), path
+    for script in ("train.py", "decode.py"):
+        compile((out / script).read_text(), script, "exec")
+    prepare = [str(out / "prepare.sh"), "--stop-stage", "1"]
+    done = subprocess.run(prepare, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    next((out / "data/manifests").glob("mine_supervisions_dev*")).unlink()
+    done = subprocess.run([*prepare, "--stage", "1"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "run icefall-ctx import again" in done.stderr
+
+
+def test_units_by_the_text():
+    assert choose_units(["你 好", "hello"]) == ("char", 0)
+    assert choose_units(["hello there"]) == ("bpe", 40)
+    assert choose_units(["one two three four"] * 1000) == ("bpe", 200)
+    assert choose_units(["one two three four"] * 9000) == ("bpe", 500)
+
+
+def test_recipe_in_the_checkout_may_move_with_it(tmp_path):
+    assert root_as_seen_from(checkout() / "egs/mine/ASR") == "../../.."
+    assert root_as_seen_from(tmp_path) == str(checkout())

@@ -1,4 +1,4 @@
-"""Transcripts of Chinese dialogue vendors: ``[start,end]<tab>speaker<tab>gender,region<tab>text``."""
+"""Transcripts of Chinese vendors: ``[start,end]<tab>speaker<tab>gender,region<tab>text``."""
 
 from __future__ import annotations
 

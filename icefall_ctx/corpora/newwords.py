@@ -153,7 +153,7 @@ def prepare_newwords(
             parts.setdefault(group, []).append(manifests)
     if "train" not in parts:
         raise InputError("newwords: none of the sources has a part for training")
-    merged = {part: merge_manifests(manifests) for part, manifests in parts.items() if part != "other"}
+    merged = {part: merge_manifests(found) for part, found in parts.items() if part != "other"}
     held_out = merge_manifests(parts.get("dev", []) + parts.get("other", []))
     new_words = _new_words_part(held_out, merged["train"], num_words)
     if len(new_words["supervisions"]):

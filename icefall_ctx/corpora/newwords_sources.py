@@ -224,7 +224,8 @@ def read_how2(root: Path, problems: ProblemLog) -> Parts:
     audio = index_audio(root)
     parts: Parts = {}
     for part, names in _HOW2.items():
-        folders = [path.parent for path in find_files(root, "segments") if path.parent.name in names]
+        paths = find_files(root, "segments")
+        folders = [path.parent for path in paths if path.parent.name in names]
         if not folders:
             problems.add("part missing", str(root), "/".join(names))
             continue

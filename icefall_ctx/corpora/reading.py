@@ -283,7 +283,8 @@ def finish(
     if problems:
         logging.warning("%s: %s", corpus, problems.summary())
     if not any(len(manifests["supervisions"]) for manifests in parts.values()):
-        raise InputError(f"{corpus}: not one usable turn was found ({problems.summary() or 'empty'})")
+        found = problems.summary() or "no transcript found"
+        raise InputError(f"{corpus}: not one usable turn was found ({found})")
     if output_dir is not None:
         write_manifests(parts, Path(output_dir), corpus)
     return parts

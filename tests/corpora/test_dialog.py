@@ -65,7 +65,9 @@ def test_line(tmp_path, line, speaker, text):
     assert (found.start, found.end, found.speaker, found.text) == (1.0, 2.5, speaker, text)
 
 
-@pytest.mark.parametrize("line", ["[1.0]\tG1\t女\tx", "1.0,2.0\tG1\t女\tx", "[a,b]\tG1\t女\tx", "[1,2]\tG1"])
+@pytest.mark.parametrize(
+    "line", ["[1.0]\tG1\t女\tx", "1.0,2.0\tG1\t女\tx", "[a,b]\tG1\t女\tx", "[1,2]\tG1"]
+)
 def test_bad_line(tmp_path, line):
     path = tmp_path / "a.txt"
     path.write_text("\n" + line, encoding="utf-8")

@@ -26,4 +26,5 @@ def test_no_reference(tmp_path):
 
 
 def test_plain_words():
-    assert clean_eval2000_text("(%hesitation) { i'm / i am } (th-) fine") == "hesitation i'm th- fine"
+    text = "(%hesitation) { i'm / i am } (th-) fine"
+    assert clean_eval2000_text(text) == "hesitation i'm th- fine"

@@ -23,30 +23,58 @@ from icefall_ctx.errors import InputError
 from icefall_ctx.files import write_text
 
 
-def option(default: Any, help: str, choices: Optional[Sequence[str]] = None) -> Any:
-    """A dataclass field that is also a command-line flag."""
-    return field(default=default, metadata={"help": help, "choices": choices})
+INF = float("inf")
+
+
+def option(
+    default: Any,
+    help: str,
+    choices: Optional[Sequence[str]] = None,
+    low: float = -INF,
+    high: float = INF,
+) -> Any:
+    """A dataclass field that is also a command-line flag.
+
+    Args:
+      low, high: the numbers allowed, both ends included.
+    """
+    return field(
+        default=default, metadata={"help": help, "choices": choices, "low": low, "high": high}
+    )
+
+
+def check_ranges(config: Any) -> None:
+    """Refuse numbers outside of what their options allow; NaN is outside of everything.
+
+    Raises:
+      InputError: naming option, value and range.
+    """
+    for f in dataclasses.fields(config):
+        value, low, high = getattr(config, f.name), f.metadata["low"], f.metadata["high"]
+        if isinstance(value, (int, float)) and not low <= value <= high:
+            allowed = f"at least {low:g}" if high == INF else f"between {low:g} and {high:g}"
+            raise InputError(f"--{f.name.replace('_', '-')} {value} must be {allowed}")
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """What is built.  The defaults are the ``paper`` preset (12/6 layers, d 256, ff 2048, H 4)."""
 
-    feature_dim: int = option(83, "features a frame, without speaker features")
-    vocab_size: int = option(0, "tokens; set from the tokenizer")
+    feature_dim: int = option(83, "features a frame, without speaker features", low=7)
+    vocab_size: int = option(0, "tokens; set from the tokenizer", low=0)
     vocab_fingerprint: str = option("", "the tokenizer's fingerprint; set from the tokenizer")
 
     encoder: str = option("transformer", "encoder type", ("transformer", "conformer", "lstm"))
-    encoder_layers: int = option(12, "encoder layers")
+    encoder_layers: int = option(12, "encoder layers", low=1)
     decoder: str = option("transformer", "decoder type", ("transformer", "lstm"))
-    decoder_layers: int = option(6, "decoder layers")
-    dim: int = option(256, "model dimension d")
-    ff_dim: int = option(2048, "feed-forward dimension")
-    heads: int = option(4, "attention heads H")
-    dropout: float = option(0.1, "dropout probability")
+    decoder_layers: int = option(6, "decoder layers", low=1)
+    dim: int = option(256, "model dimension d", low=1)
+    ff_dim: int = option(2048, "feed-forward dimension", low=1)
+    heads: int = option(4, "attention heads H", low=1)
+    dropout: float = option(0.1, "dropout probability", low=0, high=0.99)
     norm_first: bool = option(False, "Transformer: layer norm before each block, not after it")
-    conv_kernel: int = option(15, "Conformer: kernel of the depthwise convolution (odd)")
-    subsampling_channels: int = option(0, "channels of the two convolutions; 0 means d")
+    conv_kernel: int = option(15, "Conformer: kernel of the depthwise convolution (odd)", low=1)
+    subsampling_channels: int = option(0, "channels of the two convolutions; 0 means d", low=0)
     subsampling_reduction: str = option(
         "x4", "frame rate after the convolutions", ("x4",)
     )
@@ -56,8 +84,12 @@ class ModelConfig:
         "encoder attention: plain, residual (ResMHA, A1) or context (CtxResMHA, A2)",
         ("plain", "residual", "context"),
     )
-    ctx_alpha: float = option(0.1, "weight of the previous utterance's scores (A2)")
-    ctx_depth: int = option(2, "previous utterances run through the encoder in training (A2)")
+    ctx_alpha: float = option(
+        0.1, "weight of the previous utterance's scores (A2)", low=0, high=1
+    )
+    ctx_depth: int = option(
+        2, "previous utterances run through the encoder in training (A2)", low=1
+    )
     ctx_align: str = option("crop", "fit the previous scores by cropping or resizing", ("crop", "interp"))
     ctx_mix: str = option("add", "R + alpha C, or (1 - alpha) R + alpha C", ("add", "lerp"))
 
@@ -66,28 +98,46 @@ class ModelConfig:
         "what the decoder reads of earlier turns: conditional (A3) or history attention (A3b)",
         ("none", "conditional", "attention"),
     )
-    history_sentences: int = option(2, "earlier turns given to the decoder, n")
-    history_tokens: int = option(100, "and at most so many tokens of them, newest kept")
+    history_sentences: int = option(2, "earlier turns given to the decoder, n", low=1, high=64)
+    history_tokens: int = option(100, "and at most so many tokens of them, newest kept", low=1)
     history_pe: bool = option(False, "conditional: add positions to the history's embeddings")
-    history_layers: int = option(1, "history attention: layers of the history encoder")
+    history_layers: int = option(1, "history attention: layers of the history encoder", low=1)
 
     speaker_features: str = option("none", "concatenated to every frame", ("none", "ivector"))
-    speaker_dim: int = option(100, "dimension of the speaker features")
-    ivector_dropout: float = option(0.0, "probability of a zero i-vector in training")
+    speaker_dim: int = option(100, "dimension of the speaker features", low=1)
+    ivector_dropout: float = option(
+        0.0, "probability of a zero i-vector in training", low=0, high=1
+    )
 
     memory: str = option("none", "word memory: mem or 2mem (paper B)", ("none", "mem", "2mem"))
-    memory_encoder_layers: int = option(8, "layers of the memory encoder (B1)")
-    memory_decoder_layers: int = option(4, "memory decoder blocks M (B2)")
+    memory_encoder_layers: int = option(8, "layers of the memory encoder (B1)", low=1)
+    memory_decoder_layers: int = option(4, "memory decoder blocks M (B2)", low=1)
     memory_values: str = option(
         "embedded", "2MEM: values are the entry's embeddings or its encoding", ("embedded", "encoded")
     )
     memory_score_residual: bool = option(False, "average a block's scores with the block before")
 
     def __post_init__(self) -> None:
+        check_ranges(self)
+        self._check_context()
         if self.dim % self.heads:
             raise InputError(f"--dim {self.dim} is not a multiple of --heads {self.heads}")
         if self.conv_kernel % 2 == 0:
             raise InputError(f"--conv-kernel {self.conv_kernel} is even; choose an odd kernel")
+
+    def _check_context(self) -> None:
+        """Refuse context options that the chosen encoder or decoder would not use."""
+        if self.encoder == "lstm" and self.attention != "plain":
+            raise InputError(
+                f"--attention {self.attention}: an LSTM encoder has no attention scores; "
+                "choose --encoder transformer or conformer"
+            )
+        if self.encoder == "lstm" and self.dim % 2:
+            raise InputError(f"--dim {self.dim} is odd; both LSTM directions share it")
+        if self.decoder == "lstm" and self.text_context != "none":
+            raise InputError(
+                f"--text-context {self.text_context} needs --decoder transformer"
+            )
 
     @property
     def input_dim(self) -> int:
@@ -105,25 +155,34 @@ class DataConfig:
     valid_cuts: str = option("", "file name of the validation cuts in --manifest-dir")
     index: str = option("", "full linked manifest for the history; default: train and valid cuts")
     normalizer: str = option("none", "rules applied to transcripts before they are tokens")
-    max_duration: float = option(200.0, "seconds of audio a batch")
-    num_buckets: int = option(20, "buckets of similar duration")
-    num_workers: int = option(0, "processes that load data")
-    min_duration: float = option(0.1, "seconds; shorter utterances are left out and counted")
-    drop_duration: float = option(30.0, "seconds; longer training utterances are left out")
+    max_duration: float = option(200.0, "seconds of audio a batch", low=0)
+    num_buckets: int = option(20, "buckets of similar duration", low=1)
+    num_workers: int = option(0, "processes that load data", low=0)
+    min_duration: float = option(
+        0.1, "seconds; shorter utterances are left out and counted", low=0
+    )
+    drop_duration: float = option(30.0, "seconds; longer training utterances are left out", low=0)
     spec_augment: bool = option(True, "mask time and frequency in training (SpecAugment)")
-    time_mask_frames: int = option(40, "SpecAugment: frames of the longest time mask")
-    freq_mask_bins: int = option(27, "SpecAugment: bins of the widest frequency mask")
+    time_mask_frames: int = option(40, "SpecAugment: frames of the longest time mask", low=0)
+    freq_mask_bins: int = option(27, "SpecAugment: bins of the widest frequency mask", low=0)
     history_speakers: str = option(
         "all", "earlier turns used as history: all, same or other speaker", ("all", "same", "other")
     )
     first_text: str = option(
         "empty", "history of a first turn: empty, or the turn itself (paper)", ("empty", "repeat")
     )
-    history_noise: float = option(0.0, "probability that a history sentence is corrupted in training")
-    history_drop: float = option(0.0, "probability that an utterance has no history in training")
+    history_noise: float = option(
+        0.0, "probability that a history sentence is corrupted in training", low=0, high=1
+    )
+    history_drop: float = option(
+        0.0, "probability that an utterance has no history in training", low=0, high=1
+    )
     history_hyps: bool = option(
         False, "corrupted history comes from decoded hypotheses in the manifest where it has them"
     )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -131,34 +190,43 @@ class TrainConfig:
     """How the model is trained."""
 
     exp_dir: Path = option(Path("exp"), "folder of checkpoints, logs, config.yaml and tokenizer")
-    num_epochs: int = option(30, "train until the end of this epoch")
-    start_epoch: int = option(1, "continue after epoch-(N-1).pt; 1 continues an interrupted run")
+    num_epochs: int = option(30, "train until the end of this epoch", low=0)
+    start_epoch: int = option(
+        1, "continue after epoch-(N-1).pt; 1 continues an interrupted run", low=1
+    )
     seed: int = option(42, "seed of everything random")
-    world_size: int = option(1, "processes on this machine (torchrun sets it otherwise)")
-    num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch")
-    ctc_weight: float = option(0.3, "w in w * CTC + (1 - w) * CE")
-    label_smoothing: float = option(0.1, "label smoothing of the CE loss")
-    lr_factor: float = option(1.0, "Noam: peak rate is factor * (d * warmup) ** -0.5")
-    warmup: int = option(25000, "Noam: updates until the peak rate")
-    weight_decay: float = option(0.0, "decoupled weight decay (AdamW)")
+    world_size: int = option(1, "processes on this machine (torchrun sets it otherwise)", low=1)
+    num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch", low=0)
+    ctc_weight: float = option(0.3, "w in w * CTC + (1 - w) * CE", low=0, high=1)
+    label_smoothing: float = option(0.1, "label smoothing of the CE loss", low=0, high=1)
+    lr_factor: float = option(1.0, "Noam: peak rate is factor * (d * warmup) ** -0.5", low=0)
+    warmup: int = option(25000, "Noam: updates until the peak rate", low=1)
+    weight_decay: float = option(0.0, "decoupled weight decay (AdamW)", low=0)
     grad_clip: float = option(5.0, "clip the gradient's norm")
-    accum_grad: int = option(1, "batches an update")
+    accum_grad: int = option(1, "batches an update", low=1)
     use_amp: bool = option(False, "mixed precision on CUDA")
-    save_every_n: int = option(2000, "updates between checkpoints inside an epoch; 0: none")
-    keep_last_k: int = option(2, "checkpoints kept inside an epoch")
-    log_interval: int = option(50, "updates between two log lines")
+    save_every_n: int = option(
+        2000, "updates between checkpoints inside an epoch; 0: none", low=0
+    )
+    keep_last_k: int = option(2, "checkpoints kept inside an epoch", low=0)
+    log_interval: int = option(50, "updates between two log lines", low=1)
     tensorboard: bool = option(True, "write TensorBoard events")
     init_from: Optional[Path] = option(
         None, "start from this checkpoint; only new modules may be missing, and are named"
     )
     freeze: str = option("", "comma-separated prefixes of parameters that stay as they are")
-    lambda_memory: float = option(1.0, "weight of the memory loss (B4)")
-    permute: float = option(0.5, "probability p of the permutation trick (B4)")
-    memory_size: int = option(200, "entries sampled a batch (B5)")
-    memory_empty: float = option(0.1, "share of batches without a relevant entry (B5)")
-    memory_teacher_forcing: int = option(
-        0, "updates in which 2MEM is given the right entry instead of its own choice"
+    lambda_memory: float = option(1.0, "weight of the memory loss (B4)", low=0)
+    permute: float = option(0.5, "probability p of the permutation trick (B4)", low=0, high=1)
+    memory_size: int = option(200, "entries sampled a batch (B5)", low=0)
+    memory_empty: float = option(
+        0.1, "share of batches without a relevant entry (B5)", low=0, high=1
     )
+    memory_teacher_forcing: int = option(
+        0, "updates in which 2MEM is given the right entry instead of its own choice", low=0
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -166,40 +234,51 @@ class DecodeConfig:
     """How the trained model is used."""
 
     exp_dir: Path = option(Path("exp"), "folder of the trained model")
-    epoch: int = option(0, "average the checkpoints that end here; 0: the best by validation loss")
-    avg: int = option(5, "checkpoints averaged")
+    epoch: int = option(
+        0, "average the checkpoints that end here; 0: the best by validation loss", low=0
+    )
+    avg: int = option(5, "checkpoints averaged", low=1)
     manifest_dir: Optional[Path] = option(None, "folder of the cuts; default: as trained")
     test_cuts: str = option("", "comma-separated file names of the test cuts in --manifest-dir")
     index: str = option("", "full linked manifest of the test set; default: the test cuts")
     method: str = option("beam", "see --help of decode.py", None)
-    beam_size: int = option(5, "hypotheses an utterance")
-    ctc_decode_weight: float = option(0.3, "weight of the CTC prefix scores in beam search")
+    beam_size: int = option(5, "hypotheses an utterance", low=1)
+    ctc_decode_weight: float = option(
+        0.3, "weight of the CTC prefix scores in beam search", low=0, high=1
+    )
     length_bonus: float = option(0.0, "added for every token")
-    max_len_ratio: float = option(1.0, "tokens an encoder frame at the most")
+    max_len_ratio: float = option(1.0, "tokens an encoder frame at the most", low=0)
     lm_exp_dir: Optional[Path] = option(None, "folder of a trained LSTM language model")
-    lm_scale: float = option(0.0, "weight of the language model")
+    lm_scale: float = option(0.0, "weight of the language model", low=0)
     carry_lm_state: bool = option(False, "the language model reads the conversation so far")
-    batch_size: int = option(16, "conversations decoded in step")
+    batch_size: int = option(16, "conversations decoded in step", low=1)
     history: str = option(
         "hyp", "text given as history: own hypotheses, references, none, or shuffled hypotheses",
         ("hyp", "ref", "none", "shuffled"),
     )
-    history_min_confidence: float = option(0.0, "a hypothesis below this is not used as history")
+    history_min_confidence: float = option(
+        0.0, "a hypothesis below this is not used as history", low=0, high=1
+    )
     normalizer: str = option("none", "rules for the normalised error rate")
     unit: str = option(
         "word", "unit of the error rate; mixed: Han characters and whole other words",
         ("word", "char", "mixed"),
     )
-    num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch")
+    num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch", low=0)
     seed: int = option(42, "seed of the shuffled history and of the bootstrap")
-    max_duration: float = option(200.0, "seconds of audio a batch in methods without history")
+    max_duration: float = option(
+        200.0, "seconds of audio a batch in methods without history", low=0
+    )
     suffix: str = option("", "appended to the names of the result files")
     memory: Optional[Path] = option(None, "word list for the memory, one entry a line")
     words: str = option("", "entries for the memory, separated by commas")
     memory_trace: bool = option(False, "write which entry fired for each word, and its weight")
-    memory_preselect: int = option(0, "entries kept after the first block; 0: all")
+    memory_preselect: int = option(0, "entries kept after the first block; 0: all", low=0)
     memory_from_history: bool = option(False, "rare words of earlier turns enter the memory")
     baseline_exp_dir: Optional[Path] = option(None, "swap the baseline under the memory")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 SECTIONS: Dict[str, type] = {
@@ -251,14 +330,20 @@ def parse_bool(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"'{text}' is not true or false")
 
 
+KIND_NAMES = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+
+
 def _convert(kind: type, value: Any) -> Any:
-    if value is None:
-        return None
     if kind is bool:
         return value if isinstance(value, bool) else parse_bool(value)
-    if kind is int and isinstance(value, float) and value != int(value):
+    if isinstance(value, (bool, list, dict)) or value is None:
+        raise ValueError(f"{value!r} is not {KIND_NAMES[kind]}")
+    if kind is int and isinstance(value, float) and not value.is_integer():
         raise ValueError(f"{value} is not a whole number")
-    return kind(value)
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not {KIND_NAMES[kind]}") from None
 
 
 def add_arguments(parser: argparse.ArgumentParser, *config_classes: type) -> None:
@@ -323,8 +408,9 @@ def make(config_class: Type[Config], values: Dict[str, Any], source: str) -> Con
         if f.name not in values:
             continue
         try:
-            value = _convert(types[f.name], values[f.name])
-        except (TypeError, ValueError, argparse.ArgumentTypeError) as error:
+            optional = f.default is None and values[f.name] is None
+            value = None if optional else _convert(types[f.name], values[f.name])
+        except (ValueError, argparse.ArgumentTypeError) as error:
             raise InputError(f"{source}: option '{f.name}': {error}") from error
         choices = f.metadata.get("choices")
         if choices and value not in choices:

@@ -39,6 +39,13 @@ class BeamOptions:
     max_len_ratio: float = 1.0
     nbest: int = 1
 
+    def __post_init__(self) -> None:
+        """The search ends early because scores only fall, so the weights must not be negative."""
+        if self.beam < 1 or self.nbest < 1:
+            raise ValueError(f"beam {self.beam} and nbest {self.nbest} must be at least 1")
+        if not 0.0 <= self.ctc_weight <= 1.0 or not self.lm_scale >= 0.0:
+            raise ValueError("ctc_weight must be in 0 .. 1 and lm_scale not negative")
+
 
 @dataclass
 class Hypothesis:

@@ -179,15 +179,17 @@ class Recogniser:
         sessions: Sequence[ConversationSession],
         results: Sequence[List[Hypothesis]],
     ) -> None:
-        for session, nbest, speaker in zip(sessions, results, batch.speakers):
+        kept = [
             session.add(nbest[0].tokens, speaker, nbest[0].confidence)
+            for session, nbest, speaker in zip(sessions, results, batch.speakers)
+        ]
         if self.lm is None or not self.carry_lm_state:
             return
-        # an empty turn leaves the state as it was: silence does not erase history
-        rows = [row for row, nbest in enumerate(results) if nbest[0].tokens]
+        # a turn that is not kept leaves the state as it was: silence does not erase history
+        rows = [row for row, turn in enumerate(kept) if turn is not None]
         if rows:
             before = self._lm_state([sessions[row] for row in rows])
-            _, after = self.lm.score([results[row][0].tokens for row in rows], before)
+            _, after = self.lm.score([kept[row].tokens for row in rows], before)
             for i, row in enumerate(rows):
                 index = torch.tensor([i], device=batch.features.device)
                 sessions[row].lm_state = after.select(index)

@@ -108,10 +108,11 @@ class HistorySource:
         return [PastTurn(tuple(ids), turn.speaker) for ids, turn in zip(encoded, turns) if ids]
 
     def _foreign(self, session, own: List[PastTurn], speaker: str) -> List[PastTurn]:
-        """As much of another conversation as this one has, with the same speaker pattern."""
+        """As much of another conversation as this one has, with the same speaker pattern; while
+        there is no other conversation, nothing: its own words would not be a control."""
         others = sorted(conv for conv in self.pool if conv != session.conv_id)
         if not own or not others:
-            return own
+            return []
         foreign = self.pool[self.rng.choice(others)][-len(own) :]
         mine = own[len(own) - len(foreign) :]
         return [replace(turn, speaker=place.speaker) for turn, place in zip(foreign, mine)]
@@ -225,13 +226,22 @@ def recogniser_options(config: DecodeConfig, data: DataConfig) -> RecogniserOpti
         length_bonus=config.length_bonus,
         max_len_ratio=config.max_len_ratio,
     )
-    return RecogniserOptions(config.method, beam, data.history_speakers, data.first_text)
+    # without history there is none for a first turn either
+    first_text = "empty" if config.history == "none" else data.first_text
+    return RecogniserOptions(config.method, beam, data.history_speakers, first_text)
 
 
 def load_lm(config: DecodeConfig, tokenizer: Tokenizer) -> Any:
-    """The language model of ``--lm-exp-dir``, refused if its vocabulary is another one."""
+    """The language model of ``--lm-exp-dir``, refused if its vocabulary is another one, or if
+    nothing would use it."""
     if config.lm_exp_dir is None:
+        if config.lm_scale > 0 or config.carry_lm_state:
+            raise InputError("--lm-scale and --carry-lm-state need --lm-exp-dir")
         return None
+    if config.method != "beam":
+        raise InputError(f"--method {config.method} uses no language model; leave out --lm-exp-dir")
+    if config.lm_scale == 0:
+        raise InputError("--lm-exp-dir: the weight --lm-scale is 0; set it, 0.3 for example")
     from icefall_ctx.models.lm import load_lm as read
 
     return read(Path(config.lm_exp_dir) / "lm.pt", tokenizer.fingerprint).eval()
@@ -246,6 +256,8 @@ def check_history(config: DecodeConfig, recogniser: Recogniser) -> str:
             f"--history {config.history}: this model and --method {config.method} read no text "
             "of earlier turns; leave the option out"
         )
+    if config.history_min_confidence > 0 and not config.carry_lm_state:
+        raise InputError("--history-min-confidence: nothing here reads hypotheses of earlier turns")
     return "none"
 
 

@@ -41,19 +41,26 @@ def cut_repeats(
     repeat ("no no no", "five five five five") stays.
     """
     tokens = list(tokens)
-    for n in range(1, max_ngram + 1):
-        kept: List[int] = []
-        position = 0
-        while position < len(tokens):
-            gram = tokens[position : position + n]
-            end = position + n
-            while len(gram) == n and tokens[end : end + n] == gram:
-                end += n
-            looped = (end - position) // n > max_repeats
-            kept.extend(gram if looped else tokens[position : position + 1])
-            position = end if looped else position + 1
-        tokens = kept
-    return tokens
+    while True:
+        before = tokens
+        for n in range(1, max_ngram + 1):
+            tokens = _cut_ngram(tokens, n, max_repeats)
+        if tokens == before:  # else a cut may have joined two shorter loops
+            return tokens
+
+
+def _cut_ngram(tokens: List[int], n: int, max_repeats: int) -> List[int]:
+    kept: List[int] = []
+    position = 0
+    while position < len(tokens):
+        gram = tokens[position : position + n]
+        end = position + n
+        while len(gram) == n and tokens[end : end + n] == gram:
+            end += n
+        looped = (end - position) // n > max_repeats
+        kept.extend(gram if looped else tokens[position : position + 1])
+        position = end if looped else position + 1
+    return kept
 
 
 @dataclass
@@ -78,12 +85,21 @@ class ConversationSession:
     words: Any = None
     turns: int = 0
 
-    def add(self, tokens: Sequence[int], speaker: str, confidence: float) -> None:
-        """Remember a recognised turn; empty and doubtful ones are counted, not kept."""
+    def add(
+        self, tokens: Sequence[int], speaker: str, confidence: float
+    ) -> Optional[PastTurn]:
+        """Remember a recognised turn.
+
+        Returns:
+          What is kept of it; None for an empty or doubtful turn, which is counted only.
+        """
         self.turns += 1
         tokens = cut_repeats(tokens)
-        if tokens and confidence >= self.min_confidence:
-            self.past.append(PastTurn(tuple(tokens), speaker, confidence))
+        if not tokens or confidence < self.min_confidence:
+            return None
+        turn = PastTurn(tuple(tokens), speaker, confidence)
+        self.past.append(turn)
+        return turn
 
     def history(self, n: int, speaker: str, speakers: str = "all") -> List[PastTurn]:
         """The last ``n`` turns, oldest first.

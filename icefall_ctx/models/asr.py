@@ -36,13 +36,15 @@ class AsrOutput:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside the block, the mode of before after it."""
-    training = module.training
+    """Eval mode inside the block; afterwards every submodule is in its own mode of before
+    (frozen parts stay in eval mode while the rest trains)."""
+    were_training = [part for part in module.modules() if part.training]
     module.eval()
     try:
         yield
     finally:
-        module.train(training)
+        for part in were_training:
+            part.training = True
 
 
 def decoder_input(tokens: Tensor) -> Tensor:
@@ -98,6 +100,8 @@ class AsrModel(nn.Module):
         scores: Optional[AttentionScores] = None
         with torch.no_grad(), evaluating(self.encoder):
             for level in history.levels:
+                if level.rows.numel() == 0:
+                    continue  # nobody has a turn so long ago
                 speaker = None if history.speaker is None else history.speaker[level.rows]
                 lens = history.lens[level.rows]
                 features = history.features[level.rows, : int(lens.max())]

@@ -35,7 +35,7 @@ KeyValue = Tuple[Tensor, Tensor]
 
 
 def regroup(rows: Tensor, beam: int) -> Tuple[Tensor, int]:
-    """Utterances, in order, that the chosen rows belong to, and the new beam.
+    """Utterances that the chosen rows belong to, as the rows name them, and the new beam.
 
     Raises:
       ValueError: rows of one utterance are not together, or their numbers differ.
@@ -78,7 +78,8 @@ class TransformerState:
         """Rows (M,) of the current R rows; see :func:`regroup` for what is allowed."""
         utterances, beam = regroup(rows, self.beam)
         state = replace(self, beam=beam, past=select_pairs(self.past, rows))
-        if utterances.numel() == self.audio_mask.size(0):
+        everybody = torch.arange(self.audio_mask.size(0), device=rows.device)
+        if torch.equal(utterances, everybody):
             return state
         return replace(
             state,

@@ -125,9 +125,23 @@ class ConvolutionModule(nn.Module):
         not part of the batch norm's statistics."""
         x = nn.functional.glu(self.expand(x), dim=-1).masked_fill(~valid.unsqueeze(-1), 0.0)
         x = self.depthwise(x.transpose(1, 2)).transpose(1, 2)
+        return self.contract(nn.functional.silu(self.normalise(x, valid)))
+
+    def normalise(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Batch norm over the valid frames of x (N, T, d); zero elsewhere."""
+        frames = x[valid]
         normed = torch.zeros_like(x)
-        normed[valid] = self.norm(x[valid]).to(x.dtype)
-        return self.contract(nn.functional.silu(normed))
+        if self.training and frames.size(0) < 2:  # a single frame has no variance
+            normed[valid] = self.by_running_statistics(frames).to(x.dtype)
+        else:
+            normed[valid] = self.norm(frames).to(x.dtype)
+        return normed
+
+    def by_running_statistics(self, frames: Tensor) -> Tensor:
+        norm = self.norm
+        return nn.functional.batch_norm(
+            frames, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
+        )
 
 
 class ConformerLayer(nn.Module):

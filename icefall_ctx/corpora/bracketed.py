@@ -46,7 +46,7 @@ def read_timed_lines(path: Path, problems: ProblemLog) -> Iterator[TimedLine]:
         speaker, text = fields[0].strip(), fields[-1].strip() if len(fields) > 2 else ""
         if len(fields) == 2:  # no column for gender and region
             text = fields[1].strip()
-        if speaker in ("0", "G00000000"):
+        if speaker == "0":
             continue
         gender = fields[1].split(",")[0].strip().lower() if len(fields) > 2 else ""
         yield TimedLine(where(path, number), *span, speaker, _GENDERS.get(gender), text)

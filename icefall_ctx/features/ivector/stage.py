@@ -234,7 +234,7 @@ def attach(cuts: Iterable, arrays: Dict[str, Array], problems: Optional[ProblemL
 
     A supervision without a vector is logged to ``problems``, or refused where there is no log.
     """
-    problems = problems or ProblemLog(strict=True)
+    problems = ProblemLog(strict=True) if problems is None else problems  # an empty log is falsy
 
     def with_vector(supervision: SupervisionSegment) -> SupervisionSegment:
         if supervision.id not in arrays:

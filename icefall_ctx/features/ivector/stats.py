@@ -46,20 +46,36 @@ class Stats(NamedTuple):
     first: Tensor
 
 
-def select(log_joint: Tensor, options: SelectionOptions) -> tuple:
-    """Posteriors ``(T, n)`` of the best ``top_n`` Gaussians and their indices ``(T, n)``.
+class Alignment(NamedTuple):
+    """Posteriors above zero, one a row: ``frame`` (K,), ``gaussian`` (K,), ``posterior`` (K,)."""
 
-    Pruned posteriors are zero and the others sum to one; the best always stays.
+    frame: Tensor
+    gaussian: Tensor
+    posterior: Tensor
+
+
+def select(log_joint: Tensor, options: SelectionOptions) -> Alignment:
+    """Few Gaussians for every frame of ``log_joint`` (T, C).
+
+    Posteriors below ``min_posterior`` are dropped, but never a frame's largest; of the others the
+    ``top_n`` largest stay, scaled to sum to one.
     """
-    top_n = min(options.top_n, log_joint.shape[1])
-    values, index = log_joint.topk(top_n, dim=1)
-    posterior = values.softmax(1)
+    posterior = log_joint.softmax(1)
+    num_frames, num = posterior.shape
     if options.min_posterior:
-        keep = posterior >= options.min_posterior
-        keep[:, 0] = True
-        posterior = posterior * keep
-        posterior = posterior / posterior.sum(1, keepdim=True)
-    return posterior, index
+        keep = posterior >= posterior.amax(1, keepdim=True).clamp_max(options.min_posterior)
+        # Sorting out the largest is slow, and few frames, if any, have too many left.
+        crowded = (keep.sum(1) > options.top_n).nonzero()[:, 0]
+    else:
+        keep = torch.ones_like(posterior, dtype=torch.bool)
+        crowded = torch.arange(num_frames if num > options.top_n else 0, device=keep.device)
+    if len(crowded):
+        largest = posterior[crowded].topk(options.top_n, dim=1).indices
+        keep[crowded] &= torch.zeros_like(keep[crowded]).scatter_(1, largest, True)
+    frame, gaussian = keep.nonzero(as_tuple=True)
+    kept = posterior[frame, gaussian]
+    total = kept.new_zeros(num_frames).index_add_(0, frame, kept)
+    return Alignment(frame, gaussian, kept / total[frame])
 
 
 class StatsComputer:
@@ -80,32 +96,36 @@ class StatsComputer:
         counts = torch.zeros(len(frames) * num, device=joined.device)
         first = torch.zeros(len(frames) * num, self.gmm.dim, device=joined.device)
         for block, utterance in zip(joined.split(CHUNK), owner.split(CHUNK)):
-            posterior, index = select(self.scorer(block), self.options)
-            _accumulate(counts, first, posterior, index + utterance[:, None] * num, block)
+            alignment = select(self.scorer(block), self.options)
+            rows = utterance[alignment.frame] * num + alignment.gaussian
+            _accumulate(counts, first, rows, alignment, block)
         return self._finish(counts.view(len(frames), num), first.view(len(frames), num, -1))
 
     def _finish(self, counts: Tensor, first: Tensor) -> List[SparseStats]:
-        result = []
-        for n, f in zip(counts, first):
-            index = n.nonzero()[:, 0]
-            whitener = self.whitener[index]
-            f = f[index].double()
-            f = (whitener @ f[..., None])[..., 0] if whitener.dim() == 3 else whitener * f
-            weight = self.options.acoustic_weight
-            result.append(
-                SparseStats(index.cpu(), (weight * n[index]).cpu(), (weight * f).float().cpu())
-            )
-        return result
+        """Whiten and weight ``counts`` (B, C) and ``first`` (B, C, D); one item an utterance."""
+        owner, index = counts.nonzero(as_tuple=True)
+        whitener = self.whitener[index]
+        kept = first[owner, index].double()
+        kept = (whitener @ kept[..., None])[..., 0] if whitener.dim() == 3 else whitener * kept
+        weight = self.options.acoustic_weight
+        parts = (index, weight * counts[owner, index], (weight * kept).float())
+        sizes = owner.bincount(minlength=len(counts)).tolist()
+        split = (part.cpu().split(sizes) for part in parts)
+        return [SparseStats(*(part.clone() for part in item)) for item in zip(*split)]
 
 
-def _accumulate(counts: Tensor, first: Tensor, posterior: Tensor, index: Tensor, x: Tensor) -> None:
-    """Add ``posterior`` (T, n), and times ``x`` (T, D), to the rows ``index`` (T, n)."""
-    keep = posterior > 0
-    rows, values = index[keep], posterior[keep]
-    frame = torch.arange(len(x), device=x.device)[:, None].expand_as(index)[keep]
-    used, place = rows.unique(return_inverse=True)
-    matrix = torch.sparse_coo_tensor(torch.stack([place, frame]), values, (len(used), len(x)))
-    counts[used] += torch.zeros_like(used, dtype=values.dtype).index_add_(0, place, values)
+def _accumulate(
+    counts: Tensor, first: Tensor, rows: Tensor, alignment: Alignment, x: Tensor
+) -> None:
+    """Add the posteriors, and the posteriors times frames of ``x`` (T, D), to ``rows`` (K,)."""
+    touched = torch.zeros_like(counts, dtype=torch.bool)
+    touched[rows] = True
+    used = touched.nonzero()[:, 0]
+    place = torch.empty(len(counts), dtype=torch.long, device=rows.device)
+    place[used] = torch.arange(len(used), device=rows.device)
+    entries = torch.stack([place[rows], alignment.frame])
+    matrix = torch.sparse_coo_tensor(entries, alignment.posterior, (len(used), len(x)))
+    counts.index_add_(0, rows, alignment.posterior)
     first[used] += torch.sparse.mm(matrix, x)
 
 

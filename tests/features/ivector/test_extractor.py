@@ -83,13 +83,23 @@ def test_statistics_are_the_dense_sums(gmm, frames, stats):
         torch.testing.assert_close(found.first[row], white, atol=1e-3, rtol=1e-4)
 
 
+def as_matrix(alignment, num_frames, num):
+    matrix = torch.zeros(num_frames, num)
+    matrix[alignment.frame, alignment.gaussian] = alignment.posterior
+    return matrix
+
+
 def test_selection_keeps_the_best_and_sums_to_one():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.97, 0.01, 0.01, 0.01]]))
-    posterior, index = select(logits, SelectionOptions(top_n=3, min_posterior=0.2))
-    torch.testing.assert_close(posterior[0], torch.tensor([0.625, 0.375, 0.0]))
-    assert posterior[1].tolist() == [1, 0, 0] and index[0].tolist()[:2] == [0, 1]
-    flat, _ = select(torch.zeros(1, 64), SelectionOptions(top_n=64, min_posterior=0.5))
-    assert float(flat.sum()) == pytest.approx(1)
+    pruned = as_matrix(select(logits, SelectionOptions(top_n=3, min_posterior=0.2)), 2, 4)
+    torch.testing.assert_close(pruned, torch.tensor([[0.625, 0.375, 0, 0], [1, 0, 0, 0]]))
+    few = as_matrix(select(logits, SelectionOptions(top_n=1, min_posterior=0.2)), 2, 4)
+    assert few.tolist() == [[1, 0, 0, 0], [1, 0, 0, 0]]
+    best = as_matrix(select(logits, SelectionOptions(top_n=2, min_posterior=0.0)), 2, 4)
+    torch.testing.assert_close(best[0], torch.tensor([0.625, 0.375, 0, 0]))
+    assert float(best[1].sum()) == pytest.approx(1) and int((best[1] > 0).sum()) == 2
+    flat = select(torch.zeros(1, 64), SelectionOptions(top_n=20, min_posterior=0.5))
+    assert len(flat.posterior) == 20 and float(flat.posterior.sum()) == pytest.approx(1)
 
 
 def test_an_utterance_does_not_depend_on_its_batch(gmm, frames):

@@ -6,6 +6,7 @@ u16 number of entries; entries of 21 bytes: name (12), bundle (u8), offset and s
 
 from __future__ import annotations
 
+import argparse
 import io
 import lzma
 import shutil
@@ -126,3 +127,22 @@ def download_package(folder: Path) -> Path:
         last = (run.stderr.strip().splitlines() or ["no package came"])[-1]
         raise InputError(f"apt-get download {PACKAGE}: {last} (run apt-get update, or {advice})")
     return found[-1]
+
+
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """``--queen``, ``--package`` and ``--download-dir``: where ``queen.1c`` comes from."""
+    parser.add_argument("--queen", type=Path, metavar="FILE", help="an unpacked queen.1c")
+    parser.add_argument("--package", type=Path, metavar="FILE.deb",
+                        help=f"the Debian package {PACKAGE}")  # fmt: skip
+    parser.add_argument("--download-dir", type=Path, default=Path("download/fotaq"),
+                        help="where the package is downloaded and unpacked")  # fmt: skip
+
+
+def locate_queen(args: argparse.Namespace) -> Path:
+    """The file named by the options of :func:`add_source_options`, downloaded where none is."""
+    if args.queen is not None:
+        return args.queen
+    if args.package is None and (args.download_dir / "queen.1c").is_file():
+        return args.download_dir / "queen.1c"
+    package = args.package or download_package(args.download_dir)
+    return unpack_package(package, args.download_dir)

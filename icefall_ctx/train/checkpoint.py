@@ -179,7 +179,9 @@ def warn_of_later(exp_dir: Path, step: int, epoch: int) -> None:
     later += [p for s, p in step_checkpoints(exp_dir).items() if s > step]
     if later:
         names = _some([path.name for path in later])
-        logging.warning("%s: of an earlier run from here; delete them if this one replaces it", names)
+        logging.warning(
+            "%s: of an earlier run from here; delete them if this one replaces it", names
+        )
 
 
 def remove_leftovers(exp_dir: Path) -> None:

@@ -53,7 +53,9 @@ def check_same_experiment(exp_dir: Path, config: ModelConfig) -> None:
     if not path.exists() or not (ckpt.epoch_checkpoints(exp_dir) or ckpt.step_checkpoints(exp_dir)):
         return
     old, new = ckpt.plain(load_config(path, ModelConfig)), ckpt.plain(config)
-    differ = [f"{name} {old[name]} there, {new[name]} here" for name in new if old[name] != new[name]]
+    differ = [
+        f"{name} {old[name]} there, {new[name]} here" for name in new if old[name] != new[name]
+    ]
     if differ:
         raise InputError(
             f"{exp_dir}: holds a different model ({'; '.join(differ)}); choose another --exp-dir"

@@ -96,7 +96,9 @@ def test_a_broken_chain_keeps_what_is_connected(cuts):
     assert history.previous.tolist() == [0]
 
 
-@pytest.mark.parametrize("speakers, expected", [("same", ["c50-t1"]), ("other", ["c50-t0", "c50-t2"])])
+@pytest.mark.parametrize(
+    "speakers, expected", [("same", ["c50-t1"]), ("other", ["c50-t0", "c50-t2"])]
+)
 def test_history_of_chosen_speakers(cuts, speakers, expected):
     dataset = a_dataset(cuts, sentences=2, speakers=speakers)
     cut = next(c for c in cuts if c.id == "c50-t3")
@@ -251,7 +253,9 @@ def test_keys_need_links(cuts):
         copy_key(replace(cuts[0], supervisions=[]))
 
 
-@pytest.mark.parametrize("name, message", [("", "set --train-cuts"), ("no.jsonl.gz", "no such file")])
+@pytest.mark.parametrize(
+    "name, message", [("", "set --train-cuts"), ("no.jsonl.gz", "no such file")]
+)
 def test_missing_manifests_are_one_line(tmp_path, name, message):
     data = make_data(tmp_path, tiny_model(), train_cuts=name)
     with pytest.raises(InputError, match=message):

@@ -124,7 +124,7 @@ def test_an_utterance_that_cannot_be_aligned_is_named_and_changes_nothing(tokens
     model, ctc, att = fake_model(batch, [8, frames])
     loss, metrics = compute_loss(model, batch, tiny_training("exp"))
     loss.backward()
-    assert torch.isfinite(loss) and torch.isfinite(ctc.grad).all() and torch.isfinite(att.grad).all()
+    assert all(torch.isfinite(tensor).all() for tensor in (loss, ctc.grad, att.grad))
     assert metrics.skipped == ([] if trained else [("more tokens than frames", "u1")])
     assert metrics.totals["utterances"] == 1 + trained
     assert metrics.totals["frames"] == 8 + frames * trained

@@ -21,7 +21,9 @@ MIN_FRAMES = 7  # what two convolutions of kernel 3 and stride 2 need
 
 
 @lru_cache(maxsize=None)
-def _extractor(feature_dim: int, sampling_rate: int) -> Any:
+def extractor_for(feature_dim: int, sampling_rate: int) -> Any:
+    """The extractor whose features have ``feature_dim`` dimensions: mel bins, and pitch if the
+    number ends in 3."""
     from icefall_ctx.features.extractor import PITCH_DIM, FbankPitch, FbankPitchConfig
 
     pitch = feature_dim % 10 == PITCH_DIM
@@ -43,7 +45,7 @@ def load_features(cut: Cut, feature_dim: int) -> Tensor:
     if cut.has_features:
         features = cut.load_features()
     else:
-        features = cut.compute_features(_extractor(feature_dim, cut.sampling_rate))
+        features = cut.compute_features(extractor_for(feature_dim, cut.sampling_rate))
     if features.shape[1] != feature_dim:
         raise InputError(
             f"{cut.id}: features have {features.shape[1]} dimensions, the model expects "

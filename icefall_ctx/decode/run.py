@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import torch
 from lhotse.cut import Cut
@@ -22,8 +21,9 @@ from icefall_ctx.data.conversation import ConversationIndex
 from icefall_ctx.data.datamodule import AsrDataModule
 from icefall_ctx.data.history import link_of
 from icefall_ctx.decode.beam import BeamOptions, Hypothesis
+from icefall_ctx.decode.history_source import HistorySource
 from icefall_ctx.decode.recogniser import Recogniser, RecogniserOptions
-from icefall_ctx.decode.session import ConversationSession, PastTurn
+from icefall_ctx.decode.session import ConversationSession
 from icefall_ctx.errors import InputError
 from icefall_ctx.files import write_text
 from icefall_ctx.score.report import evaluate
@@ -61,63 +61,6 @@ class Decoded:
         return self.seconds / self.audio_seconds if self.audio_seconds else float("nan")
 
 
-class HistorySource:
-    """Which text a model reads as history: ``hyp``, ``ref``, ``none`` or ``shuffled``.
-
-    ``shuffled`` gives a turn the hypotheses of another conversation of the run, the control
-    that shows whether a model uses what it reads.
-
-    Args:
-      kind: as above.
-      index: every turn of the test set; read with ``ref`` only.
-      tokenizer, normalize: references to token ids; with ``ref`` only.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        recogniser: Recogniser,
-        index: Optional[ConversationIndex] = None,
-        tokenizer: Optional[Tokenizer] = None,
-        normalize: Any = str,
-        seed: int = 0,
-    ) -> None:
-        self.kind, self.recogniser = kind, recogniser
-        self.index, self.tokenizer, self.normalize = index, tokenizer, normalize
-        self.rng = random.Random(seed)
-        self.pool: Dict[str, List[PastTurn]] = {}
-
-    def histories(
-        self, batch: Batch, sessions: Sequence[ConversationSession]
-    ) -> Optional[List[List[PastTurn]]]:
-        """For each row the turns to read, oldest first; None leaves it to the sessions."""
-        if self.kind == "hyp":
-            return None
-        if self.kind == "none":
-            return [[] for _ in sessions]
-        if self.kind == "ref":
-            return [self._reference(u, who) for u, who in zip(batch.utt_ids, batch.speakers)]
-        own = [self.recogniser.history_of(s, who) for s, who in zip(sessions, batch.speakers)]
-        self.pool.update({s.conv_id: turns for s, turns in zip(sessions, own) if turns})
-        return [self._foreign(s, turns, who) for s, turns, who in zip(sessions, own, batch.speakers)]
-
-    def _reference(self, utt_id: str, speaker: str) -> List[PastTurn]:
-        n = self.recogniser.model.config.history_sentences
-        turns = self.index.history(utt_id, n, self.recogniser.options.speakers)
-        encoded = [self.tokenizer.encode(self.normalize(turn.text or "")) for turn in turns]
-        return [PastTurn(tuple(ids), turn.speaker) for ids, turn in zip(encoded, turns) if ids]
-
-    def _foreign(self, session, own: List[PastTurn], speaker: str) -> List[PastTurn]:
-        """As much of another conversation as this one has, with the same speaker pattern; while
-        there is no other conversation, nothing: its own words would not be a control."""
-        others = sorted(conv for conv in self.pool if conv != session.conv_id)
-        if not own or not others:
-            return []
-        foreign = self.pool[self.rng.choice(others)][-len(own) :]
-        mine = own[len(own) - len(foreign) :]
-        return [replace(turn, speaker=place.speaker) for turn, place in zip(foreign, mine)]
-
-
 def decode_cuts(
     recogniser: Recogniser,
     batches: Iterable[Batch],
@@ -143,6 +86,7 @@ def decode_cuts(
             sessions.setdefault(conv_id, ConversationSession(conv_id, min_confidence))
         rows = [sessions[conv_id] for conv_id in batch.conv_ids]
         batch = batch.to(device)
+        source.replace_scores(rows)
         results = recogniser.recognise(batch, rows, source.histories(batch, rows))
         _collect(decoded, batch, results, tokenizer)
         seen.update(batch.conv_ids)
@@ -251,14 +195,15 @@ def check_history(config: DecodeConfig, recogniser: Recogniser) -> str:
     """The history that is given to the model; refuses a choice that would change nothing."""
     if recogniser.reads_text:
         return config.history
-    if config.history in ("ref", "shuffled"):
+    hears = recogniser.model.config.attention == "context"
+    if config.history == "ref" or (config.history == "shuffled" and not hears):
         raise InputError(
             f"--history {config.history}: this model and --method {config.method} read no text "
             "of earlier turns; leave the option out"
         )
     if config.history_min_confidence > 0 and not config.carry_lm_state:
         raise InputError("--history-min-confidence: nothing here reads hypotheses of earlier turns")
-    return "none"
+    return config.history if hears else "none"
 
 
 def result_suffix(config: DecodeConfig, history: str) -> str:
@@ -270,37 +215,86 @@ def result_suffix(config: DecodeConfig, history: str) -> str:
     return "-".join(parts + ([config.suffix] if config.suffix else []))
 
 
+@dataclass
+class Experiment:
+    """A trained model with all that decoding needs, as one set of options opens it.
+
+    Attributes:
+      data: settings it was trained with; ``--manifest-dir`` replaced where it was given.
+      module: loads cuts and features for it.
+      normalize: the rules that its transcripts went through.
+    """
+
+    config: DecodeConfig
+    recogniser: Recogniser
+    tokenizer: Tokenizer
+    data: DataConfig
+    module: AsrDataModule
+    normalize: Any
+    device: torch.device
+
+    @classmethod
+    def open(cls, config: DecodeConfig) -> "Experiment":
+        if config.num_threads:
+            torch.set_num_threads(config.num_threads)
+        model, tokenizer, model_config = load_model(config.exp_dir, config.epoch, config.avg)
+        data = load_config(Path(config.exp_dir) / "config.yaml", DataConfig)
+        if config.manifest_dir is not None:
+            data = replace(data, manifest_dir=config.manifest_dir)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        lm = load_lm(config, tokenizer)
+        recogniser = Recogniser(
+            model.to(device),
+            recogniser_options(config, data),
+            lm.to(device) if lm is not None else None,
+            config.carry_lm_state,
+        )
+        module = AsrDataModule(data, model_config, tokenizer, config.seed)
+        normalize = get_normalizer(data.normalizer)
+        return cls(config, recogniser, tokenizer, data, module, normalize, device)
+
+    def decode(
+        self, cuts: Sequence[Cut], history: str, progress: Callable[[Any], Any] = iter
+    ) -> Decoded:
+        """Decode linked cuts of whole conversations, missing output counted.
+
+        Args:
+          history: what :func:`check_history` allows.
+          progress: wraps the batches, as tqdm does.
+        """
+        index = _index(self.config, cuts) if history == "ref" else None
+        source = HistorySource(
+            history, self.recogniser, index, self.tokenizer, self.normalize, self.config.seed
+        )
+        decoded = decode_cuts(
+            self.recogniser,
+            progress(self.module.test_dataloader(cuts, self.config.batch_size)),
+            self.tokenizer,
+            Counter(link_of(cut, "conv_id") for cut in cuts),
+            source,
+            self.config.history_min_confidence,
+            self.device,
+        )
+        add_missing(decoded, cuts, self.normalize)
+        return decoded
+
+
+def progress_bar(name: str) -> Callable[[Any], Any]:
+    return lambda batches: tqdm(batches, desc=name, disable=not sys.stderr.isatty())
+
+
 def run(config: DecodeConfig) -> Dict[str, float]:
     """Decode every test set.  Returns the error rate of each."""
-    if config.num_threads:
-        torch.set_num_threads(config.num_threads)
-    model, tokenizer, model_config = load_model(config.exp_dir, config.epoch, config.avg)
-    data = load_config(Path(config.exp_dir) / "config.yaml", DataConfig)
-    if config.manifest_dir is not None:
-        data = replace(data, manifest_dir=config.manifest_dir)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device)
-    lm = load_lm(config, tokenizer)
-    recogniser = Recogniser(model, recogniser_options(config, data), lm, config.carry_lm_state)
-    history = check_history(config, recogniser)
-    module = AsrDataModule(data, model_config, tokenizer, config.seed)
-    normalize = get_normalizer(data.normalizer)
+    experiment = Experiment.open(config)
+    history = check_history(config, experiment.recogniser)
     rates = {}
     for name in filter(None, config.test_cuts.split(",")):
-        cuts = module.read_cuts(name)
-        index = _index(config, cuts) if history == "ref" else None
-        source = HistorySource(history, recogniser, index, tokenizer, normalize, config.seed)
-        loader = module.test_dataloader(cuts, config.batch_size)
-        turns = Counter(link_of(cut, "conv_id") for cut in cuts)
-        batches = tqdm(loader, desc=test_set_name(name), disable=not sys.stderr.isatty())
-        decoded = decode_cuts(
-            recogniser, batches, tokenizer, turns, source, config.history_min_confidence, device
-        )
-        add_missing(decoded, cuts, normalize)
+        test_set = test_set_name(name)
+        cuts = experiment.module.read_cuts(name)
         rates[name] = write_results(
-            decoded,
+            experiment.decode(cuts, history, progress_bar(test_set)),
             Path(config.exp_dir) / config.method,
-            test_set_name(name),
+            test_set,
             result_suffix(config, history),
             config,
         )

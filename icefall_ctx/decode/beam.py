@@ -232,7 +232,8 @@ class BeamSearch:
         beam = min(self.options.beam, front.beam * (k - 1))
         flat = candidates.scores.total.view(front.utterances.numel(), front.beam * k)
         # at most front.beam candidates are ends, so enough others are among these
-        values, order = flat.topk(min(beam + front.beam, flat.size(1)), dim=1)
+        width = max(self.options.beam, front.beam)
+        values, order = flat.topk(min(width + front.beam, flat.size(1)), dim=1)
         chosen: List[int] = []
         for a, utterance in enumerate(front.utterances.tolist()):
             base = a * front.beam * k
@@ -240,7 +241,7 @@ class BeamSearch:
             limit = int(limits[utterance])
             if length >= limit:
                 ranked = [(base + row * k + k - 1, 0.0) for row in range(front.beam)]
-            ends = [cell for cell, _ in ranked[: max(beam, front.beam)] if cell % k == k - 1]
+            ends = [cell for cell, _ in ranked[:width] if cell % k == k - 1]
             for cell in ends:
                 finished[utterance].append(self._finish(front, candidates, cell))
             open_cells = [(cell, value) for cell, value in ranked if cell % k != k - 1][:beam]

@@ -1,0 +1,6 @@
+"""The small models, importable from these tests too."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "models"))

@@ -212,7 +212,7 @@ class TrainConfig:
     log_interval: int = option(50, "updates between two log lines", low=1)
     tensorboard: bool = option(True, "write TensorBoard events")
     init_from: Optional[Path] = option(
-        None, "start from this checkpoint; only new modules may be missing, and are named"
+        None, "start from this checkpoint, or from the best of this folder; new modules are named"
     )
     freeze: str = option("", "comma-separated prefixes of parameters that stay as they are")
     lambda_memory: float = option(1.0, "weight of the memory loss (B4)", low=0)

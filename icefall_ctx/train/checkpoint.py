@@ -197,18 +197,24 @@ def keep_newest(exp_dir: Path, keep: int) -> None:
         path.unlink()
 
 
+INIT_AVERAGE = 3  # epochs averaged where --init-from names a folder
+
+
 def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]:
     """Start ``model`` from a trained model that lacks some of its modules.
 
     A module is either in the checkpoint whole or not at all, and nothing in the checkpoint is
     without a place.
 
+    Args:
+      path: a checkpoint, or an experiment's folder: the mean of its best three epochs.
+
     Returns:
       The names of the modules that keep their fresh parameters.
     """
-    checkpoint = read_checkpoint(path)
-    state = checkpoint["model"]
-    known = checkpoint.get("config", {}).get("vocab_fingerprint", vocab_fingerprint)
+    paths = best_checkpoints(path, INIT_AVERAGE) if Path(path).is_dir() else [path]
+    state = average_checkpoints(paths)
+    known = read_checkpoint(paths[0]).get("config", {}).get("vocab_fingerprint", vocab_fingerprint)
     if known != vocab_fingerprint:
         raise InputError(f"--init-from {path}: was trained with another tokenizer; use its own")
     expected = model.state_dict()
@@ -293,6 +299,11 @@ def chosen_checkpoints(exp_dir: Path, epoch: int, avg: int) -> List[Path]:
             f"there are {_some([str(e) for e in paths], 20)}; lower --avg or change --epoch"
         )
     return [paths[e] for e in chosen]
+
+
+def best_checkpoints(exp_dir: Path, most: int) -> List[Path]:
+    """The best epochs by validation loss, ``most`` of them or as many as there are."""
+    return chosen_checkpoints(exp_dir, 0, max(1, min(most, len(best_epochs(exp_dir)))))
 
 
 def best_epochs(exp_dir: Path) -> List[int]:

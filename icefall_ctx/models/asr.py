@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Callable, Iterator, Optional
+from typing import Callable, Iterator, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,10 @@ from icefall_ctx.config import ModelConfig
 from icefall_ctx.data.batch import AudioHistory, Batch
 from icefall_ctx.models.attention import AttentionScores
 from icefall_ctx.models.decoder import build_decoder
+from icefall_ctx.models.dropout import Dropout
 from icefall_ctx.models.encoder import MIN_FRAMES, EncoderOutput, build_encoder
+from icefall_ctx.models.memory import MemoryDecoder, MemoryOutput
+from icefall_ctx.models.memory_entries import EntryTokens
 
 SOS_EOS = 1  # <sos/eos>, in every vocabulary
 Augment = Callable[[Tensor, Tensor], Tensor]
@@ -26,12 +29,14 @@ class AsrOutput:
     encoder_lens: (N,).
     ctc_log_probs: (N, T', V).
     log_probs: (N, U+1, V), of the targets and of the final ``<sos/eos>``.
+    memory: both decoders and the gate, where entries were given.
     """
 
     encoder_out: Tensor
     encoder_lens: Tensor
     ctc_log_probs: Tensor
     log_probs: Tensor
+    memory: Optional[MemoryOutput] = None
 
 
 @contextmanager
@@ -62,7 +67,7 @@ class AsrModel(nn.Module):
         self.register_buffer("feature_std", torch.ones(config.feature_dim))
         self.encoder = build_encoder(config)
         self.ctc = nn.Linear(config.dim, config.vocab_size)
-        self.ctc_dropout = nn.Dropout(config.dropout)
+        self.ctc_dropout = Dropout(config.dropout)
         self.decoder = build_decoder(config)
 
     def set_feature_stats(self, mean: Tensor, std: Tensor) -> None:
@@ -130,16 +135,49 @@ class AsrModel(nn.Module):
         """(N, T', d) -> float32 (N, T', V), blank = 0."""
         return self.ctc(self.ctc_dropout(encoder_out)).float().log_softmax(dim=-1)
 
-    def forward(self, batch: Batch, augment: Optional[Augment] = None) -> AsrOutput:
-        """Teacher-forced outputs for training and validation."""
+    @property
+    def has_memory(self) -> bool:
+        """Whether the decoder has a word memory."""
+        return isinstance(self.decoder, MemoryDecoder)
+
+    def forward(
+        self,
+        batch: Batch,
+        augment: Optional[Augment] = None,
+        entries: Optional[EntryTokens] = None,
+        choice: Optional[Tensor] = None,
+    ) -> AsrOutput:
+        """Teacher-forced outputs for training and validation.
+
+        Args:
+          entries: the word memory of the batch, for a model that has one.
+          choice: (N, U+1) entries that 2MEM reads instead of its own choice.
+        """
         encoded = self.encode(batch, augment)
-        state = self.decoder.prepare(encoded.out, encoded.lens, batch.history)
+        log_probs, memory = self._teacher_forced(encoded, batch, entries, choice)
         return AsrOutput(
             encoder_out=encoded.out,
             encoder_lens=encoded.lens,
             ctc_log_probs=self.ctc_log_probs(encoded.out),
-            log_probs=self.decoder(decoder_input(batch.tokens), state),
+            log_probs=log_probs,
+            memory=memory,
         )
+
+    def _teacher_forced(
+        self,
+        encoded: EncoderOutput,
+        batch: Batch,
+        entries: Optional[EntryTokens],
+        choice: Optional[Tensor],
+    ) -> Tuple[Tensor, Optional[MemoryOutput]]:
+        tokens = decoder_input(batch.tokens)
+        if entries is None:
+            state = self.decoder.prepare(encoded.out, encoded.lens, batch.history)
+            return self.decoder(tokens, state), None
+        memory = self.decoder.encode(entries)
+        state = self.decoder.prepare(encoded.out, encoded.lens, batch.history, memory)
+        output = self.decoder.mixture(tokens, state, choice)
+        return output.log_probs, output
 
 
 def build_model(config: ModelConfig) -> AsrModel:

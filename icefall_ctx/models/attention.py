@@ -30,9 +30,13 @@ class MultiHead(nn.Module):
         self.keep_weights = False  # set for attention pictures only
         self.weights: Optional[Tensor] = None
 
-    def keys_values(self, memory: Tensor) -> Tuple[Tensor, Tensor]:
-        """(N, T, d) -> keys and values, each (N, H, T, d_k)."""
-        key, value = self.key_value(memory).chunk(2, dim=-1)
+    def keys_values(self, memory: Tensor, values: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+        """(N, T, d) -> keys and values, each (N, H, T, d_k); values of another source if given."""
+        if values is None:
+            key, value = self.key_value(memory).chunk(2, dim=-1)
+        else:
+            (w_k, w_v), (b_k, b_v) = self.key_value.weight.chunk(2), self.key_value.bias.chunk(2)
+            key, value = F.linear(memory, w_k, b_k), F.linear(values, w_v, b_v)
         return split_heads(key, self.heads), split_heads(value, self.heads)
 
     def attend(self, x: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor]) -> Tensor:

@@ -218,6 +218,16 @@ class TransformerDecoder(nn.Module):
 
 
 def build_decoder(config: ModelConfig) -> nn.Module:
+    """The decoder of the config; with a word memory, that one around it."""
+    decoder = _build_baseline(config)
+    if config.memory == "none":
+        return decoder
+    from icefall_ctx.models.memory import MemoryDecoder
+
+    return MemoryDecoder(decoder, config)
+
+
+def _build_baseline(config: ModelConfig) -> nn.Module:
     if config.decoder == "lstm":
         from icefall_ctx.models.lstm import LstmDecoder
 

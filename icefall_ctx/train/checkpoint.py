@@ -200,11 +200,11 @@ def keep_newest(exp_dir: Path, keep: int) -> None:
 INIT_AVERAGE = 3  # epochs averaged where --init-from names a folder
 
 
-def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]:
+def init_from(model: AsrModel, path: Path, vocab_fingerprint: str) -> List[str]:
     """Start ``model`` from a trained model that lacks some of its modules.
 
     A module is either in the checkpoint whole or not at all, and nothing in the checkpoint is
-    without a place.
+    without a place.  A model without a word memory becomes the baseline of one with it.
 
     Args:
       path: a checkpoint, or an experiment's folder: the mean of its best three epochs.
@@ -217,6 +217,9 @@ def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]
     known = read_checkpoint(paths[0]).get("config", {}).get("vocab_fingerprint", vocab_fingerprint)
     if known != vocab_fingerprint:
         raise InputError(f"--init-from {path}: was trained with another tokenizer; use its own")
+    fresh_memory = model.has_memory and not any(name.startswith(BASELINE) for name in state)
+    if fresh_memory:
+        state = {as_baseline(name): value for name, value in state.items()}
     expected = model.state_dict()
     new = sorted({_module(name) for name in expected} - {_module(name) for name in state})
     rest = {name: value for name, value in expected.items() if _module(name) not in new}
@@ -224,8 +227,19 @@ def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]
     if problems or not rest:
         raise InputError(f"--init-from {path}: does not fit: {'; '.join(problems) or 'no module'}")
     model.load_state_dict(state, strict=False)
+    if fresh_memory:
+        model.decoder.start_from_baseline()
     logging.info("started from %s; new modules: %s", path, ", ".join(new) or "none")
     return new
+
+
+BASELINE = "decoder.baseline."
+
+
+def as_baseline(name: str) -> str:
+    """The name that a parameter of a model without a word memory has in one with it."""
+    head, decoder, tail = name.partition("decoder.")
+    return BASELINE + tail if decoder and not head else name
 
 
 def _module(name: str) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from icefall_ctx.config import TrainConfig
 from icefall_ctx.data.batch import Batch, length_mask
+from icefall_ctx.models.asr import AsrOutput
 from icefall_ctx.train.metrics import Metrics, correct_tokens
 
 SOS_EOS = 1
@@ -21,6 +22,8 @@ Augment = Callable[[Tensor, Tensor], Tensor]
 LossFunction = Callable[
     [nn.Module, Batch, TrainConfig, Optional[Augment]], Tuple[Tensor, Metrics]
 ]
+# (output, targets (N, U+1), their mask, settings) -> the sum over the batch, further metrics
+AttentionLoss = Callable[[AsrOutput, Tensor, Tensor, TrainConfig], Tuple[Tensor, Metrics]]
 
 
 def frames_needed(tokens: Tensor, token_lens: Tensor) -> Tensor:
@@ -71,26 +74,42 @@ def trainable(batch: Batch, encoder_lens: Tensor) -> Tensor:
     return frames_needed(batch.tokens, batch.token_lens) <= encoder_lens
 
 
+def token_cross_entropy(
+    output: AsrOutput, targets: Tensor, mask: Tensor, config: TrainConfig
+) -> Tuple[Tensor, Metrics]:
+    """Label-smoothed cross entropy, summed over the tokens of ``mask`` (N, U+1)."""
+    entropy = smoothed_cross_entropy(output.log_probs, targets, config.label_smoothing)
+    return entropy.masked_fill(~mask, 0.0).sum(), Metrics()
+
+
 def compute_loss(
     model: nn.Module,
     batch: Batch,
     config: TrainConfig,
     augment: Optional[Augment] = None,
 ) -> Tuple[Tensor, Metrics]:
-    """Joint CTC/attention loss of a batch.
+    """Joint CTC/attention loss of a batch; see :func:`joint_loss`."""
+    return joint_loss(model(batch, augment), batch, config)
+
+
+def joint_loss(
+    output: AsrOutput,
+    batch: Batch,
+    config: TrainConfig,
+    attention_loss: AttentionLoss = token_cross_entropy,
+) -> Tuple[Tensor, Metrics]:
+    """``w * CTC + (1 - w) * attention_loss`` from the outputs of a model.
 
     Returns:
       The loss, summed over utterances, and the metrics.  Utterances with more tokens than
       frames are in neither, and are named in ``metrics.skipped``.
     """
-    output = model(batch, augment)
     keep = trainable(batch, output.encoder_lens)
     ctc = ctc_loss(output.ctc_log_probs, output.encoder_lens, batch.tokens, batch.token_lens)
     targets, mask = with_eos(batch.tokens, batch.token_lens)
     mask = mask & keep.unsqueeze(1)
-    entropy = smoothed_cross_entropy(output.log_probs, targets, config.label_smoothing)
     ctc_sum = ctc.masked_fill(~keep, 0.0).sum()
-    attention_sum = entropy.masked_fill(~mask, 0.0).sum()
+    attention_sum, details = attention_loss(output, targets, mask, config)
     loss = config.ctc_weight * ctc_sum + (1.0 - config.ctc_weight) * attention_sum
 
     frames, tokens = int((output.encoder_lens * keep).sum()), int(mask.sum())
@@ -99,6 +118,7 @@ def compute_loss(
     metrics.add("ctc", ctc_sum.detach(), frames)
     metrics.add("att", attention_sum.detach(), tokens)
     metrics.add("acc", correct_tokens(output.log_probs, targets, mask), tokens)
+    metrics += details
     return loss, metrics
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import pickletools
 from pathlib import Path
-from typing import Any, List
+from typing import List
 from urllib.parse import quote
 
 import torch
@@ -14,29 +15,26 @@ from icefall_ctx.files import atomic_path
 from icefall_ctx.formats.lines import read_lines
 from icefall_ctx.lattice.k2_import import k2, require_k2
 
-# What an as_dict() file is made of; torch's own weights-only loader knows no ragged tensors.
+# All that an as_dict() file may name: tensors and ragged tensors.
 _ALLOWED = {
-    ("_k2.ragged", "RaggedTensor"),
-    ("torch._utils", "_rebuild_tensor_v2"),
-    ("collections", "OrderedDict"),
+    "_k2.ragged RaggedTensor",
+    "torch._utils _rebuild_tensor_v2",
+    "collections OrderedDict",
+    *(f"torch {kind}Storage" for kind in ("Int", "Long", "Float", "Double", "Bool")),
 }
-_STORAGES = {"IntStorage", "FloatStorage", "LongStorage", "DoubleStorage", "BoolStorage"}
+_OTHER_IMPORTS = {"STACK_GLOBAL", "INST", "EXT1", "EXT2", "EXT4"}
 
 
-class _GraphUnpickler(pickle.Unpickler):
-    """Builds tensors and ragged tensors and refuses every other name: no code runs."""
+def _refuse_code(path: Pathlike) -> None:
+    """Read the names in the pickle, without running it, and refuse all but tensors.
 
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _ALLOWED or (module == "torch" and name in _STORAGES):
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in a graph")
-
-
-class _GraphPickle:
-    """The part of the module ``pickle`` that ``torch.load`` asks for."""
-
-    Unpickler = _GraphUnpickler
-    load = staticmethod(lambda file, **kwargs: _GraphUnpickler(file, **kwargs).load())
+    ``weights_only`` knows no ragged tensors, and torch 1.13 ignores ``pickle_module``.
+    """
+    data = torch._C.PyTorchFileReader(str(path)).get_record("data.pkl")
+    for operation, argument, _ in pickletools.genops(data):
+        name = argument if operation.name == "GLOBAL" else operation.name
+        if (operation.name == "GLOBAL" and name not in _ALLOWED) or name in _OTHER_IMPORTS:
+            raise InputError(f"{path}: not a graph, it names {name!r}, which has no place there")
 
 
 def save_fsa(path: Pathlike, fsa: k2.Fsa) -> None:
@@ -58,11 +56,11 @@ def load_fsa(path: Pathlike, device: str = "cpu") -> k2.Fsa:
     if not Path(path).is_file():
         raise InputError(f"{path}: no such graph; compile it with local/compile_hlg.py")
     try:
-        # weights_only is the restriction of _GraphUnpickler here, which adds ragged tensors.
-        content = torch.load(
-            path, map_location=device, pickle_module=_GraphPickle, weights_only=False
-        )
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        _refuse_code(path)
+        content = torch.load(path, map_location=device, weights_only=False)
+    except (pickle.UnpicklingError, RuntimeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path}: not a graph ({str(error).splitlines()[0]})") from error
     if not isinstance(content, dict) or "arcs" not in content:
         raise InputError(f"{path}: not a graph, it has no arcs")
@@ -76,7 +74,7 @@ def read_openfst(path: Pathlike) -> k2.Fsa:
     Raises :class:`InputError` with file and line otherwise.
     """
     if not Path(path).is_file():
-        raise InputError(f"{path}: no such G; write it with local/compile_g.py")
+        raise InputError(f"{path}: no such G; write it with local/compile_hlg.py")
     lines = []
     for number, line in read_lines(path, ProblemLog(strict=True)):
         _check_openfst_line(line.split(), where(path, number))

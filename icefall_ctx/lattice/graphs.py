@@ -52,13 +52,17 @@ def lexicon_fst(lexicon: Lexicon, disambiguate: bool) -> k2.Fsa:
     between words, which is where G backs off.
     """
     spellings = lexicon.disambiguated()[0] if disambiguate else lexicon.spellings
-    mandatory = lexicon.separator is not None and not lexicon.separator_optional
-    after_word = 1 if mandatory else 0  # state 0 is where a word may start
-    arcs = _spelling_arcs(spellings, lexicon.vocab_size, after_word)
+    # State 0 begins, a word starts in 1 and ends in 2: a separator is only between words.
+    # Without a separator all three are state 0.
+    between = lexicon.separator is not None and not lexicon.separator_optional
+    start, after_word = (1, 2) if between else (0, 0)
+    arcs = _spelling_arcs(spellings, lexicon.vocab_size, start, after_word)
+    if between:
+        arcs.append((0, start, 0, 0))
     if lexicon.separator is not None:
-        arcs.append((after_word, 0, lexicon.separator, 0))
+        arcs.append((after_word, start, lexicon.separator, 0))
     if disambiguate:
-        for state in {0, after_word}:
+        for state in {0, start, after_word}:
             arcs.append((state, state, lexicon.vocab_size, lexicon.backoff_id))
     final = max(destination for _, destination, _, _ in arcs) + 1
     arcs += [(state, final, -1, -1) for state in {0, after_word}]
@@ -70,13 +74,13 @@ def lexicon_fst(lexicon: Lexicon, disambiguate: bool) -> k2.Fsa:
 
 
 def _spelling_arcs(
-    spellings: Iterable[Spelling], vocab_size: int, after_word: int
+    spellings: Iterable[Spelling], vocab_size: int, start: int, after_word: int
 ) -> List[Tuple[int, int, int, int]]:
-    """Arcs (from, to, token, word); states 0 and 1 are taken."""
-    arcs, next_state = [], 2 if after_word else 1
+    """Arcs (from, to, token, word); states up to ``after_word`` are taken."""
+    arcs, next_state = [], after_word + 1
     for word, tokens, k in spellings:
         labels = [*tokens, vocab_size + k] if k else list(tokens)
-        state = 0
+        state = start
         for i, label in enumerate(labels):
             last = i == len(labels) - 1
             destination = after_word if last else next_state

@@ -93,7 +93,7 @@ class LstmLm(nn.Module):
         """
         x = self.dropout(self.embed(tokens))  # (N, U, d)
         state = self.initial_state(tokens.size(0)) if state is None else state
-        if lens is None:
+        if lens is None or bool((lens == tokens.size(1)).all()):  # packing costs time
             x, (h, c) = self.lstm(x, (state.h, state.c))
         else:
             packed = pack_padded_sequence(x, lens.cpu(), batch_first=True, enforce_sorted=False)

@@ -48,10 +48,14 @@ class ConditionalInput(nn.Module):
         self.linear = nn.Linear(dim, dim)
         self.positions = PositionalEncoding(dim) if positions else None
 
+    def weights(self, x: Tensor, memory: ConditionalMemory) -> Tensor:
+        """Attention of x (N, U, d) to the tokens of the memory: (N, U, W)."""
+        scores = torch.matmul(x, memory.c.transpose(1, 2)) * x.size(-1) ** -0.5
+        return masked_softmax(scores, memory.mask.unsqueeze(1))
+
     def attend(self, x: Tensor, memory: ConditionalMemory) -> Tensor:
         """x (N, U, d) plus what it finds in memory: (N, U, d)."""
-        scores = torch.matmul(x, memory.c.transpose(1, 2)) * x.size(-1) ** -0.5
-        found = torch.matmul(masked_softmax(scores, memory.mask.unsqueeze(1)), memory.c)
+        found = torch.matmul(self.weights(x, memory), memory.c)
         any_history = memory.mask.any(dim=1).view(-1, 1, 1).to(x.dtype)
         return x + any_history * self.linear(found)
 

@@ -1,0 +1,29 @@
+import os
+
+from icefall_ctx.cpu import fast_blas_on_amd
+
+AMD = "vendor_id\t: AuthenticAMD\nflags\t\t: sse2 avx avx2 fma\n"
+
+
+def on(tmp_path, monkeypatch, text, before=None):
+    monkeypatch.delenv("MKL_DEBUG_CPU_TYPE", raising=False)
+    if before is not None:
+        monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", before)
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(text)
+    return fast_blas_on_amd(cpuinfo), os.environ.get("MKL_DEBUG_CPU_TYPE")
+
+
+def test_amd_with_avx2(tmp_path, monkeypatch):
+    assert on(tmp_path, monkeypatch, AMD) == (True, "5")
+
+
+def test_users_own_value_stays(tmp_path, monkeypatch):
+    assert on(tmp_path, monkeypatch, AMD, before="4") == (True, "4")
+
+
+def test_other_processors_are_left_alone(tmp_path, monkeypatch):
+    intel = AMD.replace("AuthenticAMD", "GenuineIntel")
+    assert on(tmp_path, monkeypatch, intel) == (False, None)
+    assert on(tmp_path, monkeypatch, AMD.replace("avx2", "")) == (False, None)
+    assert fast_blas_on_amd(tmp_path / "absent") is False

@@ -8,21 +8,27 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from icefall_ctx.corpora.digits_dialog import DigitsConfig, prepare_digits_dialog
-from icefall_ctx.corpora.manifests import describe, number_range, run_stage, stage_parser
+from icefall_ctx.corpora.manifests import (
+    describe,
+    number_range,
+    positive,
+    run_stage,
+    stage_parser,
+)
 from icefall_ctx.errors import ProblemLog
 
 
 def get_parser() -> argparse.ArgumentParser:
     parser = stage_parser(__doc__, "digits_dialog")
     parser.add_argument("--fsdd-dir", type=Path, default=Path("download/fsdd"),
-                        help="folder with {digit}_{speaker}_{index}.wav, or the one above")  # fmt: skip
+                        help="folder with {digit}_{speaker}_{index}.wav")  # fmt: skip
     parser.add_argument("--test-speakers", default="",
                         help="speakers kept for the part test_unseen, as a,b")  # fmt: skip
-    parser.add_argument("--train-hours", type=float, default=2.5, help="hours of training speech")
-    parser.add_argument("--test-hours", type=float, default=0.4,
-                        help="hours of speech in each of dev, test and test_unseen")  # fmt: skip
+    parser.add_argument("--train-hours", type=positive, default=2.5, help="hours of training speech")
+    parser.add_argument("--test-hours", type=positive, default=0.4,
+                        help="hours of speech in each other part")  # fmt: skip
     parser.add_argument("--caller-snr", type=number_range, default=(15.0, 25.0),
-                        help="LOW,HIGH in dB (write --caller-snr=-5,5 if LOW is negative)")  # fmt: skip
+                        help="LOW,HIGH in dB")  # fmt: skip
     parser.add_argument("--readback-snr", type=number_range, default=(-10.0, -2.0),
                         help="LOW,HIGH in dB, written --readback-snr=-10,-2")  # fmt: skip
     return parser

@@ -9,6 +9,7 @@ from typing import Optional, Sequence
 from icefall_ctx.corpora.manifests import (
     describe,
     number_range,
+    positive,
     run_stage,
     share,
     stage_parser,
@@ -19,12 +20,12 @@ from icefall_ctx.corpora.mini_dialog import MiniDialogConfig, prepare_mini_dialo
 def get_parser() -> argparse.ArgumentParser:
     parser = stage_parser(__doc__, "mini_dialog")
     defaults = MiniDialogConfig()
-    parser.add_argument("--train-hours", type=float, default=defaults.train_hours,
+    parser.add_argument("--train-hours", type=positive, default=defaults.train_hours,
                         help="hours of training speech, about")  # fmt: skip
-    parser.add_argument("--test-hours", type=float, default=defaults.test_hours,
+    parser.add_argument("--test-hours", type=positive, default=defaults.test_hours,
                         help="hours of speech in each of dev and test, about")  # fmt: skip
     parser.add_argument("--new-words", type=int, default=defaults.new_words,
-                        help="sentences in the part newwords, each with a name of its own")  # fmt: skip
+                        help="sentences in newwords, each with its own name")  # fmt: skip
     parser.add_argument("--caller-snr", type=number_range, default=defaults.caller_snr,
                         help="LOW,HIGH in dB, written --caller-snr=15,25")  # fmt: skip
     parser.add_argument("--reply-snr", type=number_range, default=defaults.reply_snr,
@@ -32,7 +33,7 @@ def get_parser() -> argparse.ArgumentParser:
     parser.add_argument("--name-share", type=share, default=defaults.name_share,
                         help="share of the dialogues with invented names, 0 to 1")  # fmt: skip
     parser.add_argument("--spelling-share", type=share, default=defaults.spelling_share,
-                        help="share of those that spell the name letter by letter, 0 to 1")  # fmt: skip
+                        help="share of those that spell the name, 0 to 1")  # fmt: skip
     return parser
 
 

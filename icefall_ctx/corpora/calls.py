@@ -177,7 +177,7 @@ def call_manifests(
     sides: Sequence[Side],
     rate: int,
 ) -> Tuple[Recording, List[SupervisionSegment]]:
-    """The recording, and one supervision a turn with custom fields ``side``, ``snr``, ``conv_id``."""
+    """The recording, and a supervision a turn with custom fields ``side``, ``snr``, ``conv_id``."""
     channels, total = call.audio.shape
     source = AudioSource(type="file", channels=list(range(channels)), source=str(path))
     recording = Recording(call_id, [source], rate, total, total / rate)

@@ -50,6 +50,7 @@ def pick_new_words(
         word
         for word in sorted(counts)
         if counts[word] in occurrences and len(speakers[word]) >= min_speakers and len(word) > 2
+        and not word.endswith("'S")
     ]
     if names_only:
         names = name_like(supervisions)
@@ -59,17 +60,20 @@ def pick_new_words(
 
 
 def new_word_parts(parts: Dict[str, Manifests], words: Sequence[str]) -> Dict[str, Manifests]:
-    """``train_nonew``: train without any sentence with one of ``words``; ``newwords``: those
-    sentences, and those of test.  Sentences of dev stay out: dev chooses the model.
+    """``train_nonew``: train without any sentence with one of ``words`` or its genitive;
+    ``newwords``: the sentences of train and test with one of ``words`` itself.
+
+    Sentences of dev stay out of newwords: dev chooses the model.
     """
     wanted = set(words)
 
-    def has_new_word(supervision: SupervisionSegment) -> bool:
-        return not wanted.isdisjoint(supervision.text.split())
+    def heard(supervision: SupervisionSegment) -> bool:
+        said = (word.removesuffix("'S") for word in supervision.text.split())
+        return not wanted.isdisjoint(said)
 
     train, test = parts["train"]["supervisions"], parts["test"]["supervisions"]
-    kept = [s for s in train if not has_new_word(s)]
-    new = [s for manifest in (train, test) for s in manifest if has_new_word(s)]
+    kept = [s for s in train if not heard(s)]
+    new = [s for part in (train, test) for s in part if not wanted.isdisjoint(s.text.split())]
     recordings = {
         recording.id: recording
         for part in ("train", "test")

@@ -12,8 +12,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Ty
 from lhotse import Recording, RecordingSet, SupervisionSegment, SupervisionSet
 from tqdm import tqdm
 
+from icefall_ctx.data.manifests import write_manifest
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import atomic_path
 
 Manifests = Dict[str, Union[RecordingSet, SupervisionSet]]
 CallManifests = Tuple[Recording, List[SupervisionSegment]]
@@ -35,8 +35,7 @@ def write_manifests(parts: Dict[str, Manifests], folder: Path, corpus: str) -> N
     """``<folder>/<corpus>_{recordings,supervisions}_<part>.jsonl.gz``, each written atomically."""
     for part, manifests in parts.items():
         for kind, manifest in manifests.items():
-            with atomic_path(folder / f"{corpus}_{kind}_{part}.jsonl.gz") as temporary:
-                manifest.to_file(temporary)
+            write_manifest(manifest, folder / f"{corpus}_{kind}_{part}.jsonl.gz")
 
 
 def parallel_map(
@@ -58,7 +57,8 @@ def _results(
 
 def describe(parts: Dict[str, Manifests]) -> str:
     """A table: hours of speech, conversations, turns, speakers, running and distinct words."""
-    lines = [f"{'part':<14}{'hours':>8}{'convs':>8}{'turns':>8}{'speakers':>10}{'words':>9}{'vocab':>8}"]
+    titles = f"{'convs':>8}{'turns':>8}{'speakers':>10}{'words':>9}{'vocab':>8}"
+    lines = [f"{'part':<14}{'hours':>8}{titles}"]
     for part, manifests in parts.items():
         supervisions = list(manifests["supervisions"])
         words = [word for supervision in supervisions for word in supervision.text.split()]
@@ -95,6 +95,17 @@ def number_range(text: str) -> Tuple[float, float]:
     if not low <= high:
         raise argparse.ArgumentTypeError(f"{text!r}: the lower limit comes first")
     return low, high
+
+
+def positive(text: str) -> float:
+    """A finite number above zero on the command line."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return value
 
 
 def share(text: str) -> float:

@@ -22,6 +22,7 @@ from icefall_ctx.files import atomic_path
 PACKAGE = "flight-of-the-amazon-queen"
 HEADER, ENTRY = struct.Struct(">4s6s2sBH"), struct.Struct(">12sBII")
 MP3 = 1
+UNREADABLE = (OSError, EOFError, tarfile.TarError, lzma.LZMAError, StopIteration, ValueError)
 
 
 class Entry(NamedTuple):
@@ -87,7 +88,7 @@ def unpack_package(package: Path, folder: Path) -> Path:
                 if target is not None:
                     with atomic_path(target) as temporary, open(temporary, "wb") as out:
                         shutil.copyfileobj(archive.extractfile(info), out)
-    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, StopIteration, ValueError) as error:
+    except UNREADABLE as error:
         reason = str(error) or type(error).__name__
         raise InputError(f"{package}: cannot unpack it as a Debian package ({reason})")
     if not wanted["queen.1c"].is_file():

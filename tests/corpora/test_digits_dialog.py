@@ -171,5 +171,6 @@ def test_script_writes_manifests_and_counts(fsdd, tmp_path, capsys):
         for kind in ("recordings", "supervisions")
         for part in ("train", "dev", "test", "test_unseen")
     )
-    with pytest.raises(SystemExit):
-        module.main(["--readback-snr=loud"])
+    for wrong in ("--readback-snr=loud", "--readback-snr=5,1", "--train-hours=-1", "--test-hour=x"):
+        with pytest.raises(SystemExit):
+            module.main([wrong])

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from icefall_ctx.data.batch import length_mask
+from icefall_ctx.models.dropout import Dropout
 
 
 class MultiHead(nn.Module):
@@ -26,7 +27,7 @@ class MultiHead(nn.Module):
         self.query = nn.Linear(dim, dim)
         self.key_value = nn.Linear(dim, 2 * dim)
         self.out = nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.keep_weights = False  # set for attention pictures only
         self.weights: Optional[Tensor] = None
 
@@ -72,8 +73,14 @@ def masked_softmax(scores: Tensor, mask: Optional[Tensor]) -> Tensor:
     """Softmax over the last axis where ``mask`` is True; zero weights in a row without any."""
     if mask is None:
         return scores.softmax(dim=-1)
-    lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+    # added, not filled in: a sum with a constant needs no pass over the cells in backward
+    lowest = torch.finfo(scores.dtype).min / 2
+    bias = torch.zeros(mask.shape, dtype=scores.dtype, device=mask.device)
+    weights = (scores + bias.masked_fill_(~mask, lowest)).softmax(dim=-1)
+    empty = ~mask.any(dim=-1, keepdim=True)
+    if empty.device.type == "cpu" and not bool(empty.any()):
+        return weights
+    return weights.masked_fill(empty, 0.0)
 
 
 @dataclass
@@ -230,7 +237,7 @@ class SelfAttention(nn.Module):
         self.heads, self.mode, self.alpha, self.align, self.mix = heads, mode, alpha, align, mix
         self.query_key_value = nn.Linear(dim, 3 * dim)
         self.out = nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.relative = relative
         if relative:
             self.position = nn.Linear(dim, dim, bias=False)
@@ -318,7 +325,7 @@ class PositionalEncoding(nn.Module):
     def __init__(self, dim: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.dim = dim
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.register_buffer("table", sinusoids(torch.arange(512), dim), persistent=False)
 
     def positions(self, start: int, length: int) -> Tensor:
@@ -339,7 +346,7 @@ class RelativePositions(nn.Module):
     def __init__(self, dim: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.dim = dim
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tuple[Tensor, Tensor]:
         """x (N, T, d) -> scaled x and (2T-1, d)."""

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from icefall_ctx.config import ModelConfig
 from icefall_ctx.data.batch import TokenHistory, length_mask
 from icefall_ctx.models.attention import MultiHead, PositionalEncoding
+from icefall_ctx.models.dropout import Dropout
 from icefall_ctx.models.encoder import FeedForward
 from icefall_ctx.models.history import (
     ConditionalInput,
@@ -104,11 +105,11 @@ class TransformerDecoderLayer(nn.Module):
         self.norm_first = config.norm_first
         self.self_attention = MultiHead(dim, heads, dropout)
         self.audio_attention = MultiHead(dim, heads, dropout)
-        self.feed_forward = FeedForward(dim, config.ff_dim, dropout, nn.ReLU())
+        self.feed_forward = FeedForward(dim, config.ff_dim, dropout, nn.ReLU(inplace=True))
         self.norm_self = nn.LayerNorm(dim)
         self.norm_audio = nn.LayerNorm(dim)
         self.norm_feed_forward = nn.LayerNorm(dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.history = (
             GatedHistoryAttention(dim, heads, dropout)
             if config.text_context == "attention"

@@ -17,6 +17,7 @@ from icefall_ctx.models.attention import (
     ScoreFlow,
     SelfAttention,
 )
+from icefall_ctx.models.dropout import Dropout
 
 
 @dataclass
@@ -43,9 +44,9 @@ class Conv2dSubsampling(nn.Module):
         super().__init__()
         self.conv = nn.Sequential(
             nn.Conv2d(1, channels, 3, stride=2),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(channels, channels, 3, stride=2),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
         )
         self.out = nn.Linear(channels * subsampled(features), dim)
 
@@ -67,7 +68,7 @@ class FeedForward(nn.Sequential):
 
     def __init__(self, dim: int, hidden: int, dropout: float, activation: nn.Module) -> None:
         super().__init__(
-            nn.Linear(dim, hidden), activation, nn.Dropout(dropout), nn.Linear(hidden, dim)
+            nn.Linear(dim, hidden), activation, Dropout(dropout), nn.Linear(hidden, dim)
         )
 
 
@@ -91,10 +92,10 @@ class TransformerLayer(nn.Module):
         super().__init__()
         self.norm_first = config.norm_first
         self.attention = self_attention(config, relative=False)
-        self.feed_forward = FeedForward(config.dim, config.ff_dim, config.dropout, nn.ReLU())
+        self.feed_forward = FeedForward(config.dim, config.ff_dim, config.dropout, nn.ReLU(inplace=True))
         self.norm_attention = nn.LayerNorm(config.dim)
         self.norm_feed_forward = nn.LayerNorm(config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def attention_input(self, x: Tensor) -> Tensor:
         return self.norm_attention(x) if self.norm_first else x
@@ -159,7 +160,7 @@ class ConformerLayer(nn.Module):
         self.norm_convolution = nn.LayerNorm(dim)
         self.norm_out = nn.LayerNorm(dim)
         self.norm = nn.LayerNorm(dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def attention_input(self, x: Tensor) -> Tensor:
         return self.norm_attention(x + 0.5 * self.dropout(self.feed_forward_in(self.norm_in(x))))

@@ -217,7 +217,13 @@ class TrainConfig:
     freeze: str = option("", "comma-separated prefixes of parameters that stay as they are")
     lambda_memory: float = option(1.0, "weight of the memory loss (B4)", low=0)
     permute: float = option(0.5, "probability p of the permutation trick (B4)", low=0, high=1)
-    memory_size: int = option(200, "entries sampled a batch (B5)", low=0)
+    memory_size: int = option(200, "entries sampled a batch (B5)", low=1)
+    memory_span_rate: float = option(
+        0.15, "probability that an entry of the memory begins at a word", low=0, high=1
+    )
+    memory_rare_rate: float = option(
+        0.15, "the same for a word that the training text has once or twice", low=0, high=1
+    )
     memory_empty: float = option(
         0.1, "share of batches without a relevant entry (B5)", low=0, high=1
     )

@@ -29,7 +29,8 @@ from icefall_ctx.models.asr import build_model
 from icefall_ctx.text.tokenizer import Tokenizer
 from icefall_ctx.train import checkpoint as ckpt
 from icefall_ctx.train.dist import Process, launch, leave, this_process
-from icefall_ctx.train.losses import LossFunction, compute_loss
+from icefall_ctx.train.losses import LossFunction
+from icefall_ctx.train.memory_loss import MemoryLoss, loss_of
 from icefall_ctx.train.rng import seed_everything
 from icefall_ctx.train.trainer import Trainer
 
@@ -116,14 +117,14 @@ def train(
     data_config: DataConfig,
     train_config: TrainConfig,
     datamodule: Optional[AsrDataModule] = None,
-    loss_function: LossFunction = compute_loss,
+    loss_function: Optional[LossFunction] = None,
     process: Process = Process(),
 ) -> Trainer:
     """Train a model, or continue to.
 
     Args:
       datamodule: default: made from the settings.
-      loss_function: see :mod:`icefall_ctx.train.losses`.
+      loss_function: see :mod:`icefall_ctx.train.losses`; default: the one of the model.
 
     Returns:
       The trainer after the last epoch.
@@ -138,7 +139,10 @@ def train(
         log_to(Path(train_config.exp_dir) / "train.log")
     seed_everything(train_config.seed)
     model = build_model(model_config)
+    loss_function = loss_function or loss_of(model_config, data, train_config)
     trainer = Trainer(model, data, train_config, process, loss_function)
+    if isinstance(loss_function, MemoryLoss):
+        loss_function.updates = lambda: trainer.step
     logging.info(
         "%.2f M parameters, %d training cuts, %d validation cuts",
         sum(p.numel() for p in model.parameters()) / 1e6,

@@ -67,7 +67,7 @@ class Audit:
 
     @property
     def leans_too_much(self) -> bool:
-        return self.lean is not None and self.lean > LEAN_LIMIT
+        return self.lean is not None and self.lean > LEAN_LIMIT + 1e-9  # exactly 3 % may pass
 
     @property
     def kept(self) -> Optional[float]:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Speed and memory of the i-vector stage, beside scikit-learn and plain NumPy, in one run.
 
-    local/bench/ivector.py FSDD_RECORDINGS            speeds, two minutes
-    local/bench/ivector.py FSDD_RECORDINGS --large    and 2,048 x 200 on one hour, half an hour
+    local/bench/ivector.py FSDD_RECORDINGS            speeds, a few minutes
+    local/bench/ivector.py FSDD_RECORDINGS --large    2,048 x 200 on one hour of speech, ten minutes
 
 Sentences of about three seconds are joined from the digits of one speaker.  Threads: as
 OMP_NUM_THREADS says.
@@ -137,13 +137,14 @@ def bench_extraction(frames: List[torch.Tensor], num_gaussians: int, rank: int) 
     extractor.evidence(frames[:2])  # what is computed once
     reference = NumpyExtractor(extractor)
     plain = [f.double().numpy() for f in frames]
-    theirs = timed(lambda: [reference(f) for f in plain])
+    theirs = timed(lambda: [reference(f) for f in plain], repeats=2)
     batch = 64
     ours = timed(
         lambda: [
             extractor.vectors(extractor.evidence(frames[k : k + batch]))
             for k in range(0, len(frames), batch)
-        ]
+        ],
+        repeats=2,
     )
     print(
         f"extraction, {num_gaussians} x {rank}, {len(frames)} utterances, {len(joined)} frames: "

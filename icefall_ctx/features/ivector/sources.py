@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional
 
 import torch
+from lhotse.audio.utils import AudioLoadingError
 from torch import Tensor
 
 from icefall_ctx.errors import InputError, ProblemLog
@@ -26,7 +27,10 @@ class Utterance(NamedTuple):
 
 
 def utterance_cuts(cuts: Iterable) -> List:
-    """One cut a supervision, in manifest order; a cut with several is taken apart."""
+    """One cut a supervision, in manifest order; a cut with several is taken apart.
+
+    Raises :class:`InputError` where there is none, or an id occurs twice.
+    """
     singles: List = []
     for cut in cuts:
         if len(cut.supervisions) == 1:
@@ -35,6 +39,12 @@ def utterance_cuts(cuts: Iterable) -> List:
             singles.extend(cut.trim_to_supervisions(keep_overlapping=False))
     if not singles:
         raise InputError("the manifest has no supervision to compute an i-vector for")
+    seen = set()
+    for cut in singles:
+        id_ = cut.supervisions[0].id
+        if id_ in seen:
+            raise InputError(f"{id_}: this supervision id occurs twice; ids must be unique")
+        seen.add(id_)
     return singles
 
 
@@ -102,15 +112,18 @@ class UtteranceSource:
     def _load(self, cut, frontend: Frontend) -> Frames:
         if self.config.source == "features":
             check_features(cut, self.config)
-            return frontend(torch.from_numpy(cut.load_features()))
-        from lhotse.audio.utils import AudioLoadingError
-
         try:
-            samples = torch.from_numpy(cut.load_audio()[0])
+            return frontend(self._log_mel(cut, frontend))
         except (OSError, AudioLoadingError) as error:
-            self.problems.add("audio not readable", cut.id, str(error).splitlines()[0])
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            self.problems.add(f"{self.config.source} not readable", cut.id, reason)
             return Frames(torch.zeros(0, self.config.dim), 0, 0)
-        return frontend(frontend.log_mel(samples, cut.sampling_rate, cut.id))
+
+    def _log_mel(self, cut, frontend: Frontend) -> Tensor:
+        if self.config.source == "features":
+            return torch.from_numpy(cut.load_features())
+        samples = torch.from_numpy(cut.load_audio()[0])
+        return frontend.log_mel(samples, cut.sampling_rate, cut.id)
 
     def _report(self, place: str, frames: Frames) -> None:
         if frames.num_bad:

@@ -258,6 +258,8 @@ def extract_manifest(
     """
     cuts = load_cuts(manifest)
     vectors, report = extract_vectors(cuts, extractor_path, **options)
+    # A kill must not leave an old manifest that points into new vectors.
+    Path(output).unlink(missing_ok=True)
     arrays = store_vectors(vectors, storage)
     save_cuts(attach(cuts, arrays), output)
     return report

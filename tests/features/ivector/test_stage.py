@@ -291,3 +291,14 @@ def test_a_cut_of_several_supervisions_is_taken_apart(world):
     assert len(utterance_cuts(joined)) == 2
     with pytest.raises(InputError, match="no supervision"):
         utterance_cuts([])
+    with pytest.raises(InputError, match="george-30: this supervision id occurs twice"):
+        utterance_cuts([cuts[0], cuts[0]])
+
+
+def test_features_that_are_gone_are_counted(world, caplog):
+    _, _, test, path = world
+    cuts = list(test)
+    cuts[0] = fastcopy(cuts[0], features=fastcopy(cuts[0].features, storage_path="gone.lca"))
+    vectors, report = stage.extract_vectors(cuts, path)
+    assert len(vectors) == 32 and report.from_speaker == 1
+    assert "features not readable" in caplog.text

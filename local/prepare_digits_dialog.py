@@ -24,7 +24,8 @@ def get_parser() -> argparse.ArgumentParser:
                         help="folder with {digit}_{speaker}_{index}.wav")  # fmt: skip
     parser.add_argument("--test-speakers", default="",
                         help="speakers kept for the part test_unseen, as a,b")  # fmt: skip
-    parser.add_argument("--train-hours", type=positive, default=2.5, help="hours of training speech")
+    parser.add_argument("--train-hours", type=positive, default=2.5,
+                        help="hours of training speech")  # fmt: skip
     parser.add_argument("--test-hours", type=positive, default=0.4,
                         help="hours of speech in each other part")  # fmt: skip
     parser.add_argument("--caller-snr", type=number_range, default=(15.0, 25.0),

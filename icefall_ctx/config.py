@@ -377,20 +377,53 @@ def add_arguments(parser: argparse.ArgumentParser, *config_classes: type) -> Non
 def read_yaml(path: Path) -> Dict[str, Dict[str, Any]]:
     """Read a preset or a ``config.yaml``.
 
+    ``base: other.yaml``, or a list of them, names presets that this one builds on: relative to
+    this file, later ones before earlier ones, and this file's own options before all.
+
     Raises:
-      InputError: no such file, not YAML, or a section or key that does not exist.
+      InputError: no such file, not YAML, a section or key that does not exist, or a preset that
+        builds on itself.
     """
+    return _read_preset(Path(path), ())
+
+
+def _read_preset(path: Path, above: Tuple[Path, ...]) -> Dict[str, Dict[str, Any]]:
+    """``above``: the presets that name this one, to notice a circle."""
+    if path.resolve() in above:
+        raise InputError(f"{path}: builds on itself; remove one of the 'base' lines")
+    loaded = _load_sections(path)
+    merged: Dict[str, Dict[str, Any]] = {}
+    for name in _base_names(path, loaded.pop("base", [])):
+        _merge(merged, _read_preset(path.parent / name, (*above, path.resolve())))
+    for section, values in loaded.items():
+        _check_keys(path, section, values)
+    _merge(merged, loaded)
+    return merged
+
+
+def _load_sections(path: Path) -> Dict[str, Any]:
     try:
-        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; name an existing preset") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, dict):
         raise InputError(f"{path}: expected sections {', '.join(SECTIONS)}")
-    for section, values in loaded.items():
-        _check_keys(path, section, values)
     return loaded
+
+
+def _base_names(path: Path, base: Any) -> List[str]:
+    names = base if isinstance(base, list) else [base]
+    if not all(isinstance(name, str) and name for name in names):
+        raise InputError(f"{path}: 'base' is {base!r}; expected the name of a preset, or a list")
+    return names
+
+
+def _merge(sections: Dict[str, Dict[str, Any]], more: Dict[str, Dict[str, Any]]) -> None:
+    """Options of ``more`` take the place of those of ``sections``."""
+    for section, values in more.items():
+        sections.setdefault(section, {}).update(values)
 
 
 def _check_keys(path: Path, section: str, values: Any) -> None:

@@ -7,7 +7,6 @@ line, in a :class:`~icefall_ctx.errors.ProblemLog`; with ``strict`` the first on
 from __future__ import annotations
 
 import logging
-import math
 import re
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
@@ -17,24 +16,21 @@ from lhotse.audio.utils import AudioLoadingError
 
 from icefall_ctx.corpora.manifests import Manifests, write_manifests
 from icefall_ctx.corpora.sphere import sphere_recording, use_sphere_backend
+from icefall_ctx.data.sanitize import FRAME_LENGTH, fit_to_audio
 from icefall_ctx.errors import InputError, Pathlike, ProblemLog
 from icefall_ctx.formats.lines import parse_seconds, read_bytes, read_lines
 
 AUDIO_SUFFIXES = (".wav", ".flac", ".sph", ".mp3", ".ogg", ".opus", ".m4a")
 
-# Seconds by which a turn may end after its audio and still be trimmed instead of skipped.
-END_TOLERANCE = 1.0
 # Problems that lose no speech: repairs, lines without words, remarks about the corpus.
 HARMLESS = frozenset({
-    "end trimmed to the audio",
+    "trimmed to the recording",
     "no speech in the text",
     "no caller table",
     "no speaker ids",
     "audio without turns",
     "call in no part",
 })  # fmt: skip
-# A turn shorter than one 25 ms analysis window has no frame.
-MIN_DURATION = 0.025
 
 
 def require_dir(path: Pathlike, what: str) -> Path:
@@ -163,20 +159,6 @@ class ManifestBuilder:
         self.recordings[recording.id] = recording
         return recording
 
-    def _span(self, place: str, recording: Recording, start: float, end: float) -> Optional[float]:
-        """The duration to use, trimmed to the audio; None where the turn must be skipped."""
-        if not (math.isfinite(start) and math.isfinite(end)) or start < 0:
-            return self.problems.add("bad time", place, f"{start} .. {end}")
-        if end > recording.duration:
-            detail = f"ends at {end:g} s, the audio at {recording.duration:g} s"
-            if end > recording.duration + END_TOLERANCE or start >= recording.duration:
-                return self.problems.add("turn outside the audio", place, detail)
-            self.problems.add("end trimmed to the audio", place, detail)
-            end = recording.duration
-        if end - start < MIN_DURATION:
-            return self.problems.add("turn shorter than a frame", place, f"{start:g} .. {end:g} s")
-        return round(end - start, ndigits=8)
-
     def add_turn(
         self,
         place: str,
@@ -205,9 +187,12 @@ class ManifestBuilder:
             return self.problems.add("no such channel", place, f"{channel} in {recording_id}")
         if not text.strip():
             return self.problems.add("no speech in the text", place, turn_id)
-        duration = self._span(place, recording, start, end)
-        if duration is None:
+        span = fit_to_audio(start, end, recording.duration, place, self.problems)
+        if span is None:
             return None
+        start, duration = span[0], round(span[1] - span[0], ndigits=8)
+        if duration < FRAME_LENGTH:
+            return self.problems.add("turn shorter than a frame", place, f"{duration:g} s")
         supervision = SupervisionSegment(
             id=turn_id,
             recording_id=recording_id,

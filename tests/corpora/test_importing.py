@@ -293,9 +293,9 @@ def test_two_decimals_contiguous_segments_all_stay(tmp_path):
 @pytest.mark.parametrize(
     "end, kind",
     [
-        (4.005, "end trimmed to the audio"),
-        (4.5, "end trimmed to the audio"),
-        (9, "turn outside the audio"),
+        (4.005, "trimmed to the recording"),
+        (4.5, "trimmed to the recording"),
+        (9, "outside the recording"),
     ],
 )
 def test_end_after_the_audio(tmp_path, end, kind):
@@ -334,7 +334,7 @@ def test_files_of_two_rates_and_damaged_ones(tmp_path):
     assert {r.id: r.num_samples for r in manifests["recordings"]} == {"a": 32000, "b": 176400}
     counts = problems.counts()
     assert counts["unusable audio"] == 2  # c, d
-    assert counts["turn outside the audio"] == 1  # e
+    assert counts["outside the recording"] == 1  # e
     assert counts["no audio file"] == 1  # f
 
 

@@ -3,7 +3,12 @@
 import pytest
 from lhotse import Recording, SupervisionSegment
 
-from icefall_ctx.data.sanitize import drop_empty, fix_to_recording, separate_speakers
+from icefall_ctx.data.sanitize import (
+    drop_empty,
+    fit_to_audio,
+    fix_to_recording,
+    separate_speakers,
+)
 from icefall_ctx.errors import InputError, ProblemLog
 
 
@@ -109,3 +114,21 @@ def test_two_sides_get_two_speakers():
     assert [s.speaker for s in fixed] == ["swA-0", "swA-1", "swA", "fine"]
     assert problems.counts() == {"one speaker on two channels": 1}
     assert [s.speaker for s in turns] == ["swA", "swA", "swA", "fine"]
+
+
+@pytest.mark.parametrize(
+    "start, end, expected, kind",
+    [
+        (1.0, 2.0, (1.0, 2.0), None),
+        (-0.4, 10.4, (0.0, 10.0), "trimmed to the recording"),
+        (9.0, 10.0004, (9.0, 10.0), None),  # rounding
+        (-0.3, -0.2, None, "outside the recording"),
+        (10.0, 10.3, None, "outside the recording"),
+        (float("nan"), 2.0, None, "bad time"),
+        (1.0, float("inf"), None, "bad time"),
+    ],
+)
+def test_times_are_fitted_to_the_audio(start, end, expected, kind):
+    problems = ProblemLog()
+    assert fit_to_audio(start, end, 10.0, "call.txt:7", problems) == expected
+    assert [(p.kind, p.place) for p in problems.problems] == ([(kind, "call.txt:7")] if kind else [])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Read HKUST and write its manifests, parts train and dev."""
+"""Read HKUST and write its manifests, parts train, valid and dev."""
 
 from icefall_ctx.corpora.hkust import prepare_hkust
 from icefall_ctx.corpora.stage import corpus_stage
@@ -8,6 +8,7 @@ if __name__ == "__main__":
     corpus_stage(
         __doc__,
         prepare_hkust,
+        counts={"num_valid_calls": (0, "calls of the training set to choose checkpoints by")},
         corpus_dir="folder of LDC2005S15, or one that holds both releases",
         transcript_dir="folder of LDC2005T32, if it is elsewhere",
     )

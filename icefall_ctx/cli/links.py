@@ -37,6 +37,11 @@ _MANIFEST = click.Path(dir_okay=False, path_type=Path)
     help="How many preceding turns to store with each turn.",
 )
 @click.option("--relink", is_flag=True, help="Replace the links that the manifest already has.")
+@click.option(
+    "--recordings",
+    type=_MANIFEST,
+    help="Recordings: validate the result against them at once, as icefall-ctx validate does.",
+)
 def link(
     supervisions: Path,
     output: Path,
@@ -44,6 +49,7 @@ def link(
     max_gap: Optional[float],
     num_prev: int,
     relink: bool,
+    recordings: Optional[Path],
 ) -> None:
     """Link every turn of SUPERVISIONS to those before it and write OUTPUT.
 
@@ -55,8 +61,10 @@ def link(
         check_manifest_path,
         iter_items,
         open_manifest,
+        read_manifest,
         write_manifest,
     )
+    from icefall_ctx.data.validation import validate_links
 
     check_manifest_path(output)
     linked = link_conversations(
@@ -70,6 +78,9 @@ def link(
     write_manifest(_progress(linked, "writing"), output)
     conversations = len({turn.custom["conv_id"] for turn in linked})
     click.echo(f"{output}: {len(linked)} turns in {conversations} conversations")
+    if recordings:
+        findings = validate_links(linked, recordings=read_manifest(recordings, "recordings"))
+        _report(output, len(linked), findings)
 
 
 @click.command()
@@ -98,8 +109,13 @@ def validate(manifest: Path, recordings: Optional[Path], index: Optional[Path]) 
         recordings=recordings and read_manifest(recordings, "recordings"),
         index=index and read_manifest(index, "supervisions", "cuts"),
     )
+    _report(manifest, len(items), findings)
+
+
+def _report(manifest: Path, num_items: int, findings: Any) -> None:
+    """Print what was found; exit status 1 if anything was."""
     if not findings:
-        click.echo(f"{manifest}: {len(items)} items, no problems")
+        click.echo(f"{manifest}: {num_items} items, no problems")
         return
     click.echo(f"{manifest}: {len(findings)} problems")
     for line in findings.lines():

@@ -7,7 +7,8 @@ transcript ``trans/{train,dev}/<same>.txt`` in a GB encoding::
     0.58 3.21 A: 喂 你 好
     2.90 4.02 B: {laugh} <foreign language="English"> hello </foreign>
 
-The official development set is the ``dev`` folder (24 calls); the papers report on it.
+The official development set is the ``dev`` folder (24 calls); the papers report on it, so that
+checkpoints are to be chosen by calls of the training set.
 """
 
 from __future__ import annotations
@@ -90,13 +91,16 @@ def prepare_hkust(
     transcript_dir: Optional[Pathlike] = None,
     output_dir: Optional[Pathlike] = None,
     problems: Optional[ProblemLog] = None,
+    num_valid_calls: int = 0,
 ) -> Dict[str, Manifests]:
-    """Read the corpus; parts ``train`` and ``dev``.
+    """Read the corpus; parts ``train``, ``valid`` (with ``num_valid_calls``) and ``dev``.
 
     :param corpus_dir: the folder of LDC2005S15, or one that holds both.
     :param transcript_dir: the folder of LDC2005T32, ``corpus_dir`` if not given.
     :param output_dir: where to write the manifests, if anywhere.
     :param problems: collects what was skipped; strict logs stop at the first.
+    :param num_valid_calls: the first so many calls of the training set, by date, are the part
+        ``valid``.
     """
     problems = ProblemLog() if problems is None else problems
     audio_root = require_dir(corpus_dir, "HKUST (LDC2005S15)")
@@ -112,4 +116,7 @@ def prepare_hkust(
     texts = (path for path in find_files(text_root, ".txt") if _part(path, text_root))
     for path in by_stem(texts, problems, "transcripts").values():
         _add_call(builder, path)
-    return finish("hkust", split_manifests(builder.manifests(), part_of), problems, output_dir)
+    manifests = builder.manifests()
+    train = [r.id for r in manifests["recordings"] if part_of[r.id] == "train"]
+    part_of.update(dict.fromkeys(train[:num_valid_calls], "valid"))
+    return finish("hkust", split_manifests(manifests, part_of), problems, output_dir)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from icefall_ctx.corpora.manifests import Manifests, describe, run_stage
 from icefall_ctx.corpora.reading import share_lost
@@ -48,9 +48,15 @@ def read_corpus(
         sys.exit(1)
 
 
-def corpus_stage(description: Optional[str], prepare: Prepare, **folders: str) -> None:
-    """A whole stage script for a reader whose only inputs are folders.
+def corpus_stage(
+    description: Optional[str],
+    prepare: Prepare,
+    counts: Optional[Dict[str, Tuple[int, str]]] = None,
+    **folders: str,
+) -> None:
+    """A whole stage script for a reader whose inputs are folders and whole numbers.
 
+    :param counts: argument of ``prepare`` -> default and help text of its option.
     :param folders: argument of ``prepare`` -> help text of its option, ``--corpus-dir`` for
         ``corpus_dir``.  All but ``corpus_dir`` may be left out.
     """
@@ -58,10 +64,17 @@ def corpus_stage(description: Optional[str], prepare: Prepare, **folders: str) -
     def main(argv: Optional[Sequence[str]] = None) -> None:
         parser = argparse.ArgumentParser(description=description)
         for name, text in folders.items():
-            option = "--" + name.replace("_", "-")
-            parser.add_argument(option, type=Path, required=name == "corpus_dir", help=text)
+            parser.add_argument(_flag(name), type=Path, required=name == "corpus_dir", help=text)
+        for name, (default, text) in (counts or {}).items():
+            text = f"{text} (default: %(default)s)"
+            parser.add_argument(_flag(name), type=int, default=default, help=text)
         add_reading_options(parser)
         args = parser.parse_args(argv)
-        read_corpus(args, prepare, **{name: getattr(args, name) for name in folders})
+        options = {name: getattr(args, name) for name in (*folders, *(counts or {}))}
+        read_corpus(args, prepare, **options)
 
     run_stage(main)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

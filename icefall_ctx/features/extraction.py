@@ -35,6 +35,7 @@ from lhotse.features.io import LilcomChunkyWriter
 from lhotse.utils import fastcopy
 from tqdm import tqdm
 
+from icefall_ctx.corpora.sphere import use_sphere_backend
 from icefall_ctx.data.manifests import write_manifest
 from icefall_ctx.errors import InputError, Problem
 from icefall_ctx.features.audio import check_sources
@@ -108,6 +109,7 @@ def extract_features(
     Cuts come out in the order of ``tasks`` whatever ``num_jobs`` is.  Cuts whose audio cannot be
     read are left out and listed in ``problems``; chunks with problems are tried again next time.
     """
+    use_sphere_backend()  # before worker processes are forked
     chunks = _make_chunks(tasks, config, storage_dir)
     results: List[ChunkResult] = []
     bar = tqdm(total=len(tasks), desc="features", unit="cut", disable=None)

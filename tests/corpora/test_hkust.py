@@ -19,6 +19,17 @@ def test_every_turn_with_its_side_speaker_and_part(tmp_path):
     assert problems.counts() == {"no speech in the text": 3}  # {breath}, once a call
 
 
+def test_the_first_calls_of_the_training_set_are_for_choosing_checkpoints(tmp_path):
+    expected = make_hkust(tmp_path, train_calls=3, dev_calls=1)
+    parts = prepare(tmp_path, num_valid_calls=1)
+    check_parts(parts, expected)
+    first = min(turn.recording for turn in expected)
+    assert list(parts["valid"]["recordings"].ids) == [first]
+    assert {part: len(m["recordings"]) for part, m in parts.items()} == {
+        "dev": 1, "train": 2, "valid": 1,
+    }  # fmt: skip
+
+
 def test_turns_overlap_on_two_channels(tmp_path):
     make_hkust(tmp_path, train_calls=1, dev_calls=0)
     turns = list(prepare(tmp_path)["train"]["supervisions"])
@@ -45,7 +56,7 @@ def test_bad_lines_are_counted_and_strict_stops_at_the_first(tmp_path):
     counts = problems.counts()
     assert counts["not 'start end A: text'"] == 1
     assert counts["not gb18030 text"] == 1
-    assert counts["turn outside the audio"] == 1
+    assert counts["outside the recording"] == 1
     place = next(p.place for p in problems.problems if p.kind.startswith("not 'start"))
     assert place == f"{path}:15"
     with pytest.raises(InputError, match=f"{path.name}:"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Iterable, List, Optional, Sequence, Union
+from typing import Iterable, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -166,11 +166,19 @@ class LiveSession:
             )
         self.session.words = None if words is None else self._entries(words)
 
-    def _entries(self, words: Iterable[str]) -> Any:
-        encoded = (
-            self.experiment.tokenizer.encode(self.experiment.normalize(word)) for word in words
-        )
-        return EntryList(ids for ids in encoded if ids)
+    def _entries(self, words: Iterable[str]) -> EntryList:
+        """Spelled as the model spells them; what it cannot spell is named and left out."""
+        from icefall_ctx.text.words import WordEntry, WordLoader
+
+        loader = WordLoader(self.experiment.tokenizer, self.experiment.normalize)
+        loaded = loader.load([WordEntry(word) for word in words])
+        for spelling in loaded.spellings:
+            if spelling.problem:
+                logging.warning("word '%s' is left out: %s", spelling.entry.text, spelling.problem)
+        entries = EntryList()
+        for ids, weight in loaded.weights.items():
+            entries.add(ids, weight)
+        return entries
 
 
 def turns_of(cuts: Sequence[Cut], conversation: str) -> List[Cut]:

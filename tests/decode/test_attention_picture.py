@@ -48,8 +48,8 @@ def test_history_is_what_the_call_said_and_the_first_turn_has_none(tmp_path):
     heard = hear(context, turns)
     assert heard.tokens == said[-1].tokens  # encoding once more changed nothing
     mask = heard.history.mask[0]
-    texts = [context.tokenizer.decode(ids[m].tolist()) for ids, m in zip(heard.history.tokens[0], mask)]
-    assert texts == said[-1].history
+    sentences = zip(heard.history.tokens[0], mask)
+    assert said[-1].history == [context.tokenizer.decode(ids[m].tolist()) for ids, m in sentences]
     assert len(compare_attention([context], turns[:1], [3, 4])[0]) == 1
 
 

@@ -41,7 +41,10 @@ def test_rates_differences_and_verdicts():
         [19 / 60, 0.25, 0.15, 0.10, 0.30]
     )
     assert list(result.cells) == [
-        ("all", "all"), ("side", "A"), ("side", "B"), *(("turn", t) for t in ("0", "1", "2", "3-4")),
+        ("all", "all"),
+        ("side", "A"),
+        ("side", "B"),
+        *(("turn", t) for t in ("0", "1", "2", "3-4")),
     ]
     gain = result.overall["hyp"].against["none"]
     assert gain.difference == pytest.approx(-0.10)

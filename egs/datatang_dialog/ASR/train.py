@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Train on the Datatang dialogues; ./train.py --help lists the options, conf/ holds the presets."""
+
+from icefall_ctx.train.loop import main
+
+if __name__ == "__main__":
+    main(
+        {
+            "data": {
+                "manifest_dir": "data/fbank",
+                "lang_dir": "data/lang_char",
+                "train_cuts": "datatang_dialog_cuts_train.jsonl.gz",
+                "valid_cuts": "datatang_dialog_cuts_dev.jsonl.gz",
+            },
+        }
+    )

@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""Decode the test sets of MagicData-RAMC; ./decode.py --help lists the options."""
+
+from icefall_ctx.decode.run import main
+
+if __name__ == "__main__":
+    main(
+        {
+            "decode": {
+                "test_cuts": "magicdata_ramc_cuts_dev.jsonl.gz,magicdata_ramc_cuts_test.jsonl.gz",
+                "avg": 5,
+                "unit": "mixed",
+                "normalizer": "mandarin-cer",
+            }
+        }
+    )

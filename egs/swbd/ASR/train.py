@@ -1,0 +1,17 @@
+#!/usr/bin/env python3
+"""Train on Switchboard; ./train.py --help lists the options, conf/ holds the presets."""
+
+from icefall_ctx.train.loop import main
+
+if __name__ == "__main__":
+    main(
+        {
+            "data": {
+                "manifest_dir": "data/fbank",
+                "lang_dir": "data/lang_bpe_1996",
+                "train_cuts": "swbd_cuts_train.jsonl.gz",
+                "valid_cuts": "swbd_cuts_dev.jsonl.gz",
+            },
+            "train": {"ctc_weight": 0.2},
+        }
+    )

@@ -28,7 +28,7 @@ step() { # step TITLE COMMAND...: runs it and notes how long it took
   printf '%s\t%d\n' "$title" $((SECONDS - begin)) >>"$timings"
 }
 
-step "render, link, features, tokens" ./prepare.sh --train-hours 4
+step "render, link, features, tokens" ./prepare.sh --train-hours 4 --stop-stage 4
 step "train the baseline" ./train.py --config conf/demo.yaml --exp-dir exp/demo
 step "decode with the baseline" ./decode.py --exp-dir exp/demo
 step "train the context model" ./train.py --config conf/demo_context.yaml \

@@ -18,7 +18,13 @@ from torch import Tensor
 from icefall_ctx.errors import InputError
 from icefall_ctx.lattice.backoff import BackoffG
 from icefall_ctx.lattice.graphs import check_graph
-from icefall_ctx.lattice.intersect import Beams, dense_lattices, is_empty, partial_graph
+from icefall_ctx.lattice.intersect import (
+    Beams,
+    dense_lattices,
+    is_empty,
+    partial_graph,
+    prune_to,
+)
 from icefall_ctx.lattice.k2_import import k2, require_k2
 from icefall_ctx.lattice.lexicon import UNK_WORD, Lexicon
 from icefall_ctx.lattice.nbest import Hypothesis, best_hypothesis, nbest
@@ -51,7 +57,7 @@ class LatticeOptions:
     Attributes:
       first_lm_scale: of G inside HLG during the first pass.
       scales: of ``lm`` (n-gram), ``attention`` and ``lstm`` scores beside the acoustic one.
-      max_arcs: of a rescored lattice; larger ones are pruned and the utterance is named.
+      max_arcs: of a lattice, first pass and rescored; larger ones are pruned and the utterance is named.
       subsampling_seconds: seconds an output frame, for word times.
     """
 
@@ -169,17 +175,18 @@ class LatticeDecoder:
                 f"{self.tokenizer.vocab_size} tokens"
             )
         log_probs, lens = log_probs.detach().float().cpu(), lens.cpu()
-        lattices = dense_lattices(self.graph, log_probs, lens, self.options.beams)
         results = []
-        for i, (utt_id, lattice) in enumerate(zip(utt_ids, lattices)):
-            lattice, fallback = self._first_pass(lattice, log_probs[i : i + 1, : lens[i]])
+        for i, utt_id in enumerate(utt_ids):
+            # One at a time: a batch would be no faster on CPU, and one flat utterance may
+            # need a gigabyte.
+            lattice, fallback = self._first_pass(log_probs[i : i + 1, : lens[i]])
             if lattice is None:
                 result = self._greedy(log_probs[i, : lens[i]], fallback)
             else:
                 reference = references[i] if references is not None else None
                 state = (decoder_state, lm_state, i)
                 result = self._second_pass(lattice, method, state, reference)
-                result.fallback = " ".join(filter(None, [fallback, result.fallback]))
+                result.fallback = fallback or result.fallback
             result.utt_id = utt_id
             if result.fallback:
                 logging.warning(f"{utt_id}: lattice fallback: {result.fallback}")
@@ -199,17 +206,24 @@ class LatticeDecoder:
             if not has[need]:
                 raise InputError(f"method {method} needs {need}, which was not given")
 
-    def _first_pass(self, lattice: k2.Fsa, log_probs: Tensor) -> Tuple[Optional[k2.Fsa], str]:
-        """The lattice itself, or that of the graph that may end anywhere, or none."""
-        if not is_empty(lattice):
-            return lattice, ""
+    def _first_pass(self, log_probs: Tensor) -> Tuple[Optional[k2.Fsa], str]:
+        """The lattice of (1, T, V), else that of the graph that may end anywhere, else none."""
         if log_probs.size(1) == 0:
             return None, "no frames"
+        lattice = self._lattice(self.graph, log_probs)
+        if not is_empty(lattice):
+            pruned = lattice.num_arcs > self.options.max_arcs
+            return prune_to(lattice, self.options.max_arcs), "pruned" if pruned else ""
         if self._partial is None:
             self._partial = partial_graph(self.graph)
+        lattice = self._lattice(self._partial, log_probs)
+        if is_empty(lattice):
+            return None, "ctc-greedy"
+        return prune_to(lattice, self.options.max_arcs), "partial"
+
+    def _lattice(self, graph: k2.Fsa, log_probs: Tensor) -> Optional[k2.Fsa]:
         lens = torch.tensor([log_probs.size(1)])
-        lattice = dense_lattices(self._partial, log_probs, lens, self.options.beams)[0]
-        return (None, "ctc-greedy") if is_empty(lattice) else (lattice, "partial")
+        return dense_lattices(graph, log_probs, lens, self.options.beams)[0]
 
     def _second_pass(
         self, lattice: k2.Fsa, method: str, state: Tuple, reference: Optional[str]

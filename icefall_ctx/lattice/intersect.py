@@ -18,10 +18,10 @@ class Beams:
     ``output_beam`` decides the size of the lattice: on flat posteriors 8 gives millions of arcs.
     """
 
-    search: float = 20.0
+    search: float = 15.0
     output: float = 5.0
     min_active: int = 30
-    max_active: int = 10_000
+    max_active: int = 7_000
 
 
 def dense_lattices(

@@ -84,7 +84,8 @@ def training_cases(options):
         return build_model(preset(options.preset, encoder=options.encoder, **context))
 
     def audio(depth):
-        return model(attention="context", ctx_depth=depth), with_audio(batch, depth, options.strangers)
+        context = model(attention="context", ctx_depth=depth)
+        return context, with_audio(batch, depth, options.strangers)
 
     return {
         "baseline": (model(), batch),

@@ -3,7 +3,8 @@
 
     local/bench/encoder.py [--preset tiny|paper] [--repeats 7]
 
-Both get the same subsampled frames, half of the utterances padded.  Ours may take 1.25 times as long.
+Both get the same subsampled frames, half of the utterances padded.  Ours may take 1.25 times as
+long.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--presets", nargs="+", choices=("tiny", "paper"), default=["tiny", "paper"])
+    parser.add_argument(
+        "--presets", nargs="+", choices=("tiny", "paper"), default=["tiny", "paper"]
+    )
     parser.add_argument("--seconds", type=float, default=2.5, help="of each utterance")
     parser.add_argument("--batch-seconds", type=float, default=60.0)
     parser.add_argument("--repeats", type=int, default=3)

@@ -44,9 +44,9 @@ def language_model():
     return LstmLm(LstmLmConfig(9, d_model=8, num_layers=2)).eval()
 
 
-CASES = list(
-    itertools.product(METHODS, ("plain", "residual", "context"), ("none", "conditional", "attention"))
-)
+ATTENTIONS = ("plain", "residual", "context")
+TEXT_CONTEXTS = ("none", "conditional", "attention")
+CASES = list(itertools.product(METHODS, ATTENTIONS, TEXT_CONTEXTS))
 
 
 @pytest.mark.parametrize("method, attention, text_context", CASES)

@@ -4,7 +4,6 @@ import gzip
 import json
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def experiment(folder: Path, **options) -> Path:
     )
     model.ctc.bias.data[0] = -1.0
     exp_dir = folder / "exp"
-    prepare_exp_dir(model.config, data.data, replace(TrainConfig(), exp_dir=exp_dir), data.tokenizer)
+    prepare_exp_dir(model.config, data.data, TrainConfig(exp_dir=exp_dir), data.tokenizer)
     state = {"model": model.state_dict(), "valid_losses": {1: 1.0}}
     save_checkpoint(epoch_path(exp_dir, 1), state)
     return exp_dir

@@ -61,7 +61,8 @@ def test_conformer_blocks_equal_torchaudio():
     expand, _, depthwise, batch_norm, _, contract, _ = reference.sequential
     nn.init.normal_(batch_norm.weight)
     module = ConvolutionModule(16, 5)
-    module.expand.weight.data, module.expand.bias.data = expand.weight[..., 0].data, expand.bias.data
+    module.expand.weight.data = expand.weight[..., 0].data
+    module.expand.bias.data = expand.bias.data
     module.depthwise.load_state_dict(depthwise.state_dict())
     module.norm.load_state_dict(batch_norm.state_dict())
     module.contract.weight.data = contract.weight[..., 0].data

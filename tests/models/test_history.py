@@ -126,7 +126,8 @@ def test_a_longer_history_never_keeps_less(history, max_sentences, max_tokens, t
     """Capped in sentences and tokens, a suffix of the whole; growing shrinks nothing."""
 
     def kept(sentences):
-        return [s for s, _ in cap_history([(s, False) for s in sentences], max_sentences, max_tokens)]
+        flagged = [(sentence, False) for sentence in sentences]
+        return [s for s, _ in cap_history(flagged, max_sentences, max_tokens)]
 
     now = kept(history)
     flat = [t for s in now for t in s]

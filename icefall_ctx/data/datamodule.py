@@ -156,6 +156,7 @@ class AsrDataModule:
             history=history,
             seed=self.seed,
             speaker_features=self.model.speaker_features,
+            speaker_dim=self.model.speaker_dim,
         )
 
     def train_dataloader(

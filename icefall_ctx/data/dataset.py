@@ -54,13 +54,19 @@ def load_features(cut: Cut, feature_dim: int) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
 
 
-def load_speaker_vector(cut: Cut, name: str) -> Tensor:
-    """The array ``name`` (D,) stored with a cut or its supervision."""
+def load_speaker_vector(cut: Cut, name: str, dim: int) -> Tensor:
+    """The array ``name`` (D,) stored with a cut or its supervision; D has to be ``dim``."""
     for holder in (cut, cut.supervisions[0]):
         if (holder.custom or {}).get(name) is not None:
             value = holder.custom[name]
             array = value if isinstance(value, list) else holder.load_custom(name)
-            return torch.as_tensor(np.asarray(array, dtype=np.float32)).flatten()
+            vector = torch.as_tensor(np.asarray(array, dtype=np.float32)).flatten()
+            if len(vector) != dim:
+                raise InputError(
+                    f"{cut.id}: its {name} has {len(vector)} dimensions, the model wants {dim}; "
+                    f"use --speaker-dim {len(vector)} in training"
+                )
+            return vector
     raise InputError(f"{cut.id}: has no {name}; run the recipe's {name} stage first")
 
 
@@ -77,6 +83,7 @@ class ConversationDataset(Dataset):
       history: finds earlier turns; None for models without context.
       seed: of the random choices in the history.
       speaker_features: ``none``, or the name of the vector stored with every cut.
+      speaker_dim: dimension D of that vector.
     """
 
     def __init__(
@@ -87,6 +94,7 @@ class ConversationDataset(Dataset):
         history: Optional[HistoryReader] = None,
         seed: int = 0,
         speaker_features: str = "none",
+        speaker_dim: int = 0,
     ) -> None:
         self.encode = encode
         self.normalize = normalize
@@ -94,6 +102,7 @@ class ConversationDataset(Dataset):
         self.history = history
         self.seed = seed
         self.speaker_features = speaker_features
+        self.speaker_dim = speaker_dim
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -182,7 +191,8 @@ class ConversationDataset(Dataset):
         """(N, D)."""
         if self.speaker_features == "none":
             return None
-        return torch.stack([load_speaker_vector(cut, self.speaker_features) for cut in cuts])
+        name, dim = self.speaker_features, self.speaker_dim
+        return torch.stack([load_speaker_vector(cut, name, dim) for cut in cuts])
 
 
 def _unbroken(chain: List[int], good: Sequence[bool]) -> List[int]:

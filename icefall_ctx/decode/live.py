@@ -113,13 +113,14 @@ class LiveSession:
 
     def speaker_vector(self, audio: Audio, given: Optional[Tensor] = None) -> Optional[Tensor]:
         """(1, D): the given one, or what a cut brings; None for a model without."""
-        kind = self.experiment.recogniser.model.config.speaker_features
+        config = self.experiment.recogniser.model.config
+        kind = config.speaker_features
         if kind == "none":
             return None
         if given is not None:
             return torch.as_tensor(given, dtype=torch.float32).view(1, -1)
         if isinstance(audio, Cut):
-            return load_speaker_vector(audio, kind).view(1, -1)
+            return load_speaker_vector(audio, kind, config.speaker_dim).view(1, -1)
         raise InputError(f"the model expects a {kind} for every turn; give speaker_vector")
 
     def batch(self, features: Tensor, speaker: str, vector: Optional[Tensor] = None) -> Batch:

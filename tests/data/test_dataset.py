@@ -2,14 +2,17 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from lhotse import CutSet
+from lhotse.utils import fastcopy
 from synthetic import DIM, make_cuts, make_data, tiny_model
 
 from icefall_ctx.data.conversation import ConversationIndex
+from icefall_ctx.data.custom import with_custom
 from icefall_ctx.data.datamodule import AsrDataModule, history_options
 from icefall_ctx.data.dataset import ConversationDataset, load_features
 from icefall_ctx.data.history import HistoryOptions, HistoryReader, copy_key
@@ -260,3 +263,23 @@ def test_missing_manifests_are_one_line(tmp_path, name, message):
     data = make_data(tmp_path, tiny_model(), train_cuts=name)
     with pytest.raises(InputError, match=message):
         data.train_cuts
+
+
+def with_vectors(cuts, dim):
+    return [
+        fastcopy(c, supervisions=[with_custom(c.supervisions[0], ivector=[0.5] * dim)]) for c in cuts
+    ]
+
+
+def test_speaker_vectors_are_those_of_the_turns_and_of_their_history(cuts):
+    some = with_vectors(cuts, 3)
+    index = ConversationIndex.from_supervisions(some)
+    history = HistoryReader(HistoryOptions(audio_depth=1), index, some)
+    make = partial(ConversationDataset, letters, str, DIM, history, speaker_features="ivector")
+    batch = make(speaker_dim=3)[some[:2]]
+    assert batch.speaker_features.shape == (2, 3)
+    assert batch.audio_history.speaker.shape == (len(batch.audio_history.lens), 3)
+    with pytest.raises(InputError, match="its ivector has 3 dimensions.*--speaker-dim 3"):
+        make(speaker_dim=100)[some[:2]]
+    with pytest.raises(InputError, match="has no ivector"):
+        make(speaker_dim=3)[cuts[:2]]

@@ -276,11 +276,29 @@ class DecodeConfig:
         200.0, "seconds of audio a batch in methods without history", low=0
     )
     suffix: str = option("", "appended to the names of the result files")
-    memory: Optional[Path] = option(None, "word list for the memory, one entry a line")
+    memory: Optional[Path] = option(None, "word list for the memory, one entry a line, or .jsonl")
     words: str = option("", "entries for the memory, separated by commas")
+    memory_lists: Optional[Path] = option(
+        None, "a word list for each utterance, in the biasing format of LibriSpeech"
+    )
     memory_trace: bool = option(False, "write which entry fired for each word, and its weight")
-    memory_preselect: int = option(0, "entries kept after the first block; 0: all", low=0)
-    memory_from_history: bool = option(False, "rare words of earlier turns enter the memory")
+    memory_preselect: int = option(
+        0, "entries kept after the first block of the memory decoder; 0: all", low=0
+    )
+    memory_half: bool = option(False, "hold the encoded memory in float16")
+    memory_from_history: bool = option(
+        False, "words of earlier turns that the training text hardly has enter the memory"
+    )
+    memory_history_count: int = option(
+        2, "of them those that the training text has at most so often", low=0
+    )
+    memory_history_confidence: float = option(
+        0.5, "from turns of at least this confidence", low=0, high=1
+    )
+    memory_history_cap: int = option(100, "words a conversation holds, oldest out", low=1)
+    score_words: Optional[Path] = option(
+        None, "word list whose recognition is scored; default: that of --memory"
+    )
     baseline_exp_dir: Optional[Path] = option(None, "swap the baseline under the memory")
 
     def __post_init__(self) -> None:

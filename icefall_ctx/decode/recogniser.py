@@ -13,9 +13,11 @@ from icefall_ctx.data.batch import Batch, TokenHistory
 from icefall_ctx.decode import ctc
 from icefall_ctx.decode.beam import NEVER, BeamOptions, BeamSearch, Hypothesis
 from icefall_ctx.decode.session import ConversationSession, PastTurn
+from icefall_ctx.decode.word_memory import WordMemory
 from icefall_ctx.models.asr import AsrModel
 from icefall_ctx.models.attention import AttentionScores
 from icefall_ctx.models.encoder import EncoderOutput
+from icefall_ctx.models.memory_bank import MemoryBank
 
 LONG_FACTOR = 10  # an utterance this many times longer than usual is warned of
 USUAL_FRAMES = 3000  # 30 s of input frames: what training keeps (--drop-duration)
@@ -45,6 +47,7 @@ class Recogniser:
       options: how to search.
       lm: language model of the same vocabulary, or None.
       carry_lm_state: the language model reads the conversation's own hypotheses.
+      words: the word lists, for a model with a word memory; default: those of the sessions.
     """
 
     def __init__(
@@ -53,11 +56,15 @@ class Recogniser:
         options: RecogniserOptions = RecogniserOptions(),
         lm: Any = None,
         carry_lm_state: bool = False,
+        words: Optional[WordMemory] = None,
     ) -> None:
         self.model = model
         self.options = options
         self.lm = lm
         self.carry_lm_state = carry_lm_state
+        self.words = words
+        if words is None and model.has_memory and options.method == "beam":
+            self.words = WordMemory(MemoryBank(model.decoder))
         self.search = BeamSearch(model.decoder, options.beam, lm)
 
     @property
@@ -90,6 +97,8 @@ class Recogniser:
         if self.reads_text and self.options.first_text == "repeat":
             results = self._repeat_first(batch, encoded, sessions, histories, results)
         self._remember(batch, sessions, results)
+        if self.words is not None:
+            self.words.remember(sessions, results)
         return results
 
     def history_of(self, session: ConversationSession, speaker: str) -> List[PastTurn]:
@@ -153,10 +162,20 @@ class Recogniser:
         log_probs = self.model.ctc_log_probs(encoded.out)
         if self.options.method != "beam":
             return ctc_search(log_probs, encoded.lens, self.options)
-        state = self.model.decoder.prepare(
-            encoded.out, encoded.lens, self.token_history(batch, histories)
-        )
-        return self.search.search(state, log_probs, encoded.lens, self._lm_state(sessions))
+        state = self._prepare(batch, encoded, sessions, histories)
+        results = self.search.search(state, log_probs, encoded.lens, self._lm_state(sessions))
+        if self.words is not None and self.words.trace:
+            self.words.keep_trace(batch, self.model.decoder, state, results)
+        return results
+
+    def _prepare(self, batch, encoded: EncoderOutput, sessions, histories) -> Any:
+        """The decoder's state before the first token, with the history and the words of each."""
+        history = self.token_history(batch, histories)
+        memory = None if self.words is None else self.words.memory(batch, sessions)
+        if memory is None:
+            return self.model.decoder.prepare(encoded.out, encoded.lens, history)
+        audio = self.model.memory_audio(batch)
+        return self.model.decoder.prepare(encoded.out, encoded.lens, history, memory, audio)
 
     def _repeat_first(self, batch, encoded, sessions, histories, results):
         """Paper A: where there is no history, the turn's own first hypothesis becomes it."""

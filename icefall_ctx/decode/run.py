@@ -9,13 +9,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 from lhotse.cut import Cut
 from tqdm import tqdm
 
-from icefall_ctx.config import DataConfig, DecodeConfig, load_config, parse_configs
+from icefall_ctx.config import DataConfig, DecodeConfig, ModelConfig, load_config, parse_configs
 from icefall_ctx.data.batch import Batch
 from icefall_ctx.data.conversation import ConversationIndex
 from icefall_ctx.data.datamodule import AsrDataModule
@@ -24,8 +24,10 @@ from icefall_ctx.decode.beam import BeamOptions, Hypothesis
 from icefall_ctx.decode.history_source import HistorySource
 from icefall_ctx.decode.recogniser import Recogniser, RecogniserOptions
 from icefall_ctx.decode.session import ConversationSession
+from icefall_ctx.decode.word_options import Words, open_words, write_words
 from icefall_ctx.errors import InputError
 from icefall_ctx.files import write_text
+from icefall_ctx.models.asr import AsrModel, with_baseline
 from icefall_ctx.score.report import evaluate
 from icefall_ctx.score.results import (
     result_paths,
@@ -206,13 +208,25 @@ def check_history(config: DecodeConfig, recogniser: Recogniser) -> str:
     return config.history if hears else "none"
 
 
-def result_suffix(config: DecodeConfig, history: str) -> str:
+def result_suffix(config: DecodeConfig, history: str, memory: str = "") -> str:
     parts = [config.method if config.method != "beam" else f"beam{config.beam_size}"]
     if history != "none":
         parts.append(f"history-{history}")
     if config.lm_exp_dir is not None:
         parts.append(f"lm{config.lm_scale:g}" + ("-carried" if config.carry_lm_state else ""))
+    if memory:
+        parts.append(memory)
     return "-".join(parts + ([config.suffix] if config.suffix else []))
+
+
+def open_model(config: DecodeConfig) -> Tuple[AsrModel, Tokenizer, ModelConfig]:
+    """The model of ``--exp-dir``, with the baseline of ``--baseline-exp-dir`` where it is given;
+    the settings are those of the baseline then."""
+    model, tokenizer, model_config = load_model(config.exp_dir, config.epoch, config.avg)
+    if config.baseline_exp_dir is None:
+        return model, tokenizer, model_config
+    baseline, _, baseline_config = load_model(config.baseline_exp_dir, 0, config.avg)
+    return with_baseline(model, baseline), tokenizer, baseline_config
 
 
 @dataclass
@@ -223,6 +237,7 @@ class Experiment:
       data: settings it was trained with; ``--manifest-dir`` replaced where it was given.
       module: loads cuts and features for it.
       normalize: the rules that its transcripts went through.
+      words: the word lists of the run.
     """
 
     config: DecodeConfig
@@ -232,26 +247,30 @@ class Experiment:
     module: AsrDataModule
     normalize: Any
     device: torch.device
+    words: Words = field(default_factory=Words)
 
     @classmethod
     def open(cls, config: DecodeConfig) -> "Experiment":
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
-        model, tokenizer, model_config = load_model(config.exp_dir, config.epoch, config.avg)
+        model, tokenizer, model_config = open_model(config)
         data = load_config(Path(config.exp_dir) / "config.yaml", DataConfig)
         if config.manifest_dir is not None:
             data = replace(data, manifest_dir=config.manifest_dir)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         lm = load_lm(config, tokenizer)
-        recogniser = Recogniser(
-            model.to(device),
-            recogniser_options(config, data),
-            lm.to(device) if lm is not None else None,
-            config.carry_lm_state,
-        )
         module = AsrDataModule(data, model_config, tokenizer, config.seed)
         normalize = get_normalizer(data.normalizer)
-        return cls(config, recogniser, tokenizer, data, module, normalize, device)
+        options = recogniser_options(config, data)
+        words = open_words(config, model.to(device), tokenizer, normalize, module)
+        recogniser = Recogniser(
+            model,
+            options,
+            lm.to(device) if lm is not None else None,
+            config.carry_lm_state,
+            words.memory,
+        )
+        return cls(config, recogniser, tokenizer, data, module, normalize, device, words)
 
     def decode(
         self, cuts: Sequence[Cut], history: str, progress: Callable[[Any], Any] = iter
@@ -291,13 +310,11 @@ def run(config: DecodeConfig) -> Dict[str, float]:
     for name in filter(None, config.test_cuts.split(",")):
         test_set = test_set_name(name)
         cuts = experiment.module.read_cuts(name)
-        rates[name] = write_results(
-            experiment.decode(cuts, history, progress_bar(test_set)),
-            Path(config.exp_dir) / config.method,
-            test_set,
-            result_suffix(config, history),
-            config,
-        )
+        decoded = experiment.decode(cuts, history, progress_bar(test_set))
+        folder = Path(config.exp_dir) / config.method
+        suffix = result_suffix(config, history, experiment.words.name)
+        rates[name] = write_results(decoded, folder, test_set, suffix, config)
+        write_words(decoded.utterances, experiment.words, folder, test_set, suffix)
     return rates
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Deque, List, Optional, Sequence, Tuple
 
 from icefall_ctx.models.attention import AttentionScores
+from icefall_ctx.models.memory_bank import EntryList
 
 MAX_PAST_TURNS = 64  # more than any model reads; bounds what an endless call keeps
 MAX_NGRAM = 8
@@ -74,6 +75,7 @@ class ConversationSession:
       scores: encoder scores of the last turn (A2), or None.
       lm_state: of the language model after the last turn, one row; or None.
       words: the session's own word list for the memory; None uses the model-wide list.
+      learnt_words: entries that earlier turns or corrections brought, see ``session_words``.
       turns: turns seen, silent ones included.
     """
 
@@ -82,7 +84,8 @@ class ConversationSession:
     past: Deque[PastTurn] = field(default_factory=lambda: deque(maxlen=MAX_PAST_TURNS))
     scores: Optional[AttentionScores] = None
     lm_state: Any = None
-    words: Any = None
+    words: Optional[EntryList] = None
+    learnt_words: Optional[EntryList] = None
     turns: int = 0
 
     def add(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from icefall_ctx.config import ModelConfig
 from icefall_ctx.data.batch import AudioHistory, Batch
+from icefall_ctx.errors import InputError
 from icefall_ctx.models.attention import AttentionScores
 from icefall_ctx.models.decoder import build_decoder
 from icefall_ctx.models.dropout import Dropout
@@ -69,6 +70,7 @@ class AsrModel(nn.Module):
         self.ctc = nn.Linear(config.dim, config.vocab_size)
         self.ctc_dropout = Dropout(config.dropout)
         self.decoder = build_decoder(config)
+        self.memory_model: Optional[AsrModel] = None  # see with_baseline
 
     def set_feature_stats(self, mean: Tensor, std: Tensor) -> None:
         """Statistics of the training features, each (C,)."""
@@ -140,6 +142,14 @@ class AsrModel(nn.Module):
         """Whether the decoder has a word memory."""
         return isinstance(self.decoder, MemoryDecoder)
 
+    def memory_audio(self, batch: Batch) -> Optional[Tuple[Tensor, Tensor]]:
+        """Audio (N, T', d) and lengths (N,) for the memory decoder, where it was trained with
+        another encoder than this model's; else None."""
+        if self.memory_model is None:
+            return None
+        encoded = self.memory_model.encode(batch)
+        return encoded.out, encoded.lens
+
     def forward(
         self,
         batch: Batch,
@@ -183,3 +193,24 @@ class AsrModel(nn.Module):
 def build_model(config: ModelConfig) -> AsrModel:
     """Build the model that the config describes, with fresh parameters."""
     return AsrModel(config)
+
+
+def with_baseline(model: AsrModel, baseline: AsrModel) -> AsrModel:
+    """``baseline`` with the word memory of ``model``; both are changed.
+
+    The memory decoder goes on hearing through the encoder that it was trained with.  With an
+    empty memory the result is the baseline, bit for bit.
+
+    Raises:
+      InputError: other tokens, features or speaker features, or a baseline with a memory.
+    """
+    for name in ("vocab_fingerprint", "vocab_size", "feature_dim", "speaker_features"):
+        ours, theirs = getattr(model.config, name), getattr(baseline.config, name)
+        if ours != theirs:
+            raise InputError(f"the baseline has {name} {theirs}, the word memory {ours}")
+    if not model.has_memory or baseline.has_memory:
+        raise InputError("a baseline without a word memory goes under a model with one")
+    decoder = model.decoder
+    decoder.baseline, baseline.decoder = baseline.decoder, decoder
+    baseline.memory_model = model
+    return baseline

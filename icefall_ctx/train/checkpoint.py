@@ -200,7 +200,7 @@ def keep_newest(exp_dir: Path, keep: int) -> None:
 INIT_AVERAGE = 3  # epochs averaged where --init-from names a folder
 
 
-def init_from(model: AsrModel, path: Path, vocab_fingerprint: str) -> List[str]:
+def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]:
     """Start ``model`` from a trained model that lacks some of its modules.
 
     A module is either in the checkpoint whole or not at all, and nothing in the checkpoint is
@@ -217,7 +217,8 @@ def init_from(model: AsrModel, path: Path, vocab_fingerprint: str) -> List[str]:
     known = read_checkpoint(paths[0]).get("config", {}).get("vocab_fingerprint", vocab_fingerprint)
     if known != vocab_fingerprint:
         raise InputError(f"--init-from {path}: was trained with another tokenizer; use its own")
-    fresh_memory = model.has_memory and not any(name.startswith(BASELINE) for name in state)
+    has_memory = isinstance(model, AsrModel) and model.has_memory
+    fresh_memory = has_memory and not any(name.startswith(BASELINE) for name in state)
     if fresh_memory:
         state = {as_baseline(name): value for name, value in state.items()}
     expected = model.state_dict()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Set, Tuple
@@ -13,36 +12,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from icefall_ctx.models.memory_entries import EntryTokens
-from icefall_ctx.text.normalize import HAN
-from icefall_ctx.text.tokenizer import WORD_BOUNDARY
+from icefall_ctx.text.splitting import Span, WordSplitter
 
 Ids = Tuple[int, ...]
-Span = Tuple[int, int]  # first token, last token plus one
 MAX_WORDS = 3  # of an entry
 RARE = 2  # a word that the training text has at most so often is rare
 TRIES = 10  # draws for every distractor wanted, before there are fewer of them
-_HAN_PIECE = re.compile(f"[{HAN}]")
-
-
-class WordSplitter:
-    """Finds the words in token ids: a piece that begins with the boundary begins a word, and so
-    does every Han character.  A boundary that is a piece of its own belongs to no word."""
-
-    def __init__(self, pieces: Sequence[str]) -> None:
-        self.starts = [p.startswith(WORD_BOUNDARY) or bool(_HAN_PIECE.fullmatch(p)) for p in pieces]
-        joined = any(p.startswith(WORD_BOUNDARY) and len(p) > 1 for p in pieces)
-        self.separator = -1 if joined or WORD_BOUNDARY not in pieces else pieces.index(WORD_BOUNDARY)
-
-    def __call__(self, tokens: Sequence[int]) -> List[Span]:
-        spans: List[Span] = []
-        start = 0
-        for i, token in enumerate(tokens):
-            if self.starts[token] and i > start:
-                spans.append((start, i))
-                start = i
-            if token == self.separator:
-                start = i + 1
-        return spans + [(start, len(tokens))] * (start < len(tokens))
 
 
 @dataclass

@@ -190,7 +190,7 @@ def load_lm(config: DecodeConfig, tokenizer: Tokenizer) -> Any:
         raise InputError("--lm-exp-dir: the weight --lm-scale is 0; set it, 0.3 for example")
     from icefall_ctx.models.lm import load_lm as read
 
-    return read(Path(config.lm_exp_dir) / "lm.pt", tokenizer.fingerprint).eval()
+    return read(Path(config.lm_exp_dir) / "best.pt", tokenizer.fingerprint).eval()
 
 
 def check_history(config: DecodeConfig, recogniser: Recogniser) -> str:

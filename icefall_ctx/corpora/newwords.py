@@ -13,6 +13,7 @@ import hashlib
 import logging
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
 
 from lhotse import RecordingSet, SupervisionSegment, SupervisionSet
@@ -22,6 +23,7 @@ from icefall_ctx.corpora.manifests import Manifests
 from icefall_ctx.corpora.newwords_sources import SOURCES
 from icefall_ctx.corpora.reading import finish, merge_manifests, require_dir
 from icefall_ctx.errors import InputError, Pathlike, ProblemLog
+from icefall_ctx.files import write_text
 
 NUM_NEW_WORDS = 239  # as in the paper: 239 utterances, one new word in each
 MIN_LETTERS = 4
@@ -139,7 +141,8 @@ def prepare_newwords(
 
     :param corpus_dirs: folder of each source, by its name in
         :data:`~icefall_ctx.corpora.newwords_sources.SOURCES`.
-    :param output_dir: where to write the manifests, if anywhere.
+    :param output_dir: where to write the manifests, and the words as ``new_words.txt``, if
+        anywhere.
     :param problems: collects what was skipped; strict logs stop at the first.
     """
     problems = ProblemLog() if problems is None else problems
@@ -160,6 +163,9 @@ def prepare_newwords(
         merged["new_words"] = new_words
         if "dev" in merged:
             merged["dev"] = _without(merged["dev"], new_words)
+    if output_dir is not None:
+        words = sorted(s.custom["new_word"] for s in new_words["supervisions"])
+        write_text(Path(output_dir) / "new_words.txt", "".join(f"{word}\n" for word in words))
     return finish("newwords", merged, problems, output_dir)
 
 

@@ -36,7 +36,8 @@ def test_all_sources(tmp_path):
 
 
 def test_new_words_by_the_rule(tmp_path):
-    parts = prepare_newwords(make_newwords(tmp_path))
+    parts = prepare_newwords(make_newwords(tmp_path), tmp_path / "out")
+    assert (tmp_path / "out/new_words.txt").read_text() == "blorptastic\nzwiebelfisch\n"
     words = {s.custom["new_word"]: s.text.lower() for s in parts["new_words"]["supervisions"]}
     assert set(words) == {"zwiebelfisch", "blorptastic"}  # not quagga and dodo: two in one
     for word, text in words.items():

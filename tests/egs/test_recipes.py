@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, List, NamedTuple
+from typing import Callable, List, NamedTuple, Sequence
 
 import make_dialog
 import make_harpervalley
@@ -44,6 +44,8 @@ class Recipe(NamedTuple):
     parts: str
     train: str = ""  # more options of train.py
     ivectors: bool = False
+    lm: bool = False
+    decode: str = ""  # more options of decode.py
 
 
 RECIPES = [
@@ -54,7 +56,7 @@ RECIPES = [
         "--max-lost 0.2",
         "conformer-all-ivector",
         "train valid dev",
-        "--speaker-dim 4",
+        "--speaker-dim 3",  # LDA of two training calls: four speakers, three dimensions
         ivectors=True,
     ),
     Recipe(
@@ -74,6 +76,7 @@ RECIPES = [
         "conformer-context",
         "train dev test",
         "--lang-dir data/lang_bpe_40",
+        lm=True,
     ),
     Recipe(
         "datatang_dialog",
@@ -103,9 +106,10 @@ RECIPES = [
         "--librispeech {tree}/librispeech --commonvoice {tree}/commonvoice --mustc {tree}/mustc "
         "--europarl-st {tree}/europarl_st --how2 {tree}/how2 --tedlium3 {tree}/tedlium3 "
         "--num-words 2 --vocab-size 50",
-        "transformer",
+        "2mem-permute",
         "train dev test new_words",
-        "--lang-dir data/lang_bpe_50",
+        "--lang-dir data/lang_bpe_50 --memory-encoder-layers 1 --memory-decoder-layers 1",
+        decode="--memory data/manifests/new_words.txt",
     ),
 ]
 
@@ -150,7 +154,7 @@ def prepare(folder: Path, options: List[str], ivectors: bool) -> None:
     again = run(folder, script, *options)
     assert again.count("done before") == 7
     if ivectors:
-        sizes = "--num-gaussians 2 --dim 6 --lda-dim 4 --iters 1 --ubm-iters 1 --num-ceps 5"
+        sizes = "--num-gaussians 2 --dim 6 --lda-dim 3 --iters 1 --ubm-iters 1 --num-ceps 5"
         run(folder, script, *options, "--stage", "7", "--ivector-options", sizes)
         assert marks(folder) == list("01234567")
 
@@ -164,17 +168,31 @@ def test_from_corpus_to_error_rate(recipe: Recipe, tmp_path: Path) -> None:
     prepare(folder, recipe.prepare.format(tree=tree).split(), recipe.ivectors)
     cuts = [f"{recipe.name}_cuts_{part}.jsonl.gz" for part in recipe.parts.split()]
     assert sorted(path.name for path in (folder / "data/fbank").glob("*.gz")) == sorted(cuts)
-    train_and_decode(folder, recipe.preset, recipe.train.split())
+    exp = train_and_decode(folder, recipe.preset, recipe.train.split(), recipe.decode.split())
+    if recipe.lm:
+        decode_with_lm(folder, exp)
 
 
-def train_and_decode(folder: Path, preset: str, options: List[str]) -> None:
+def train_and_decode(
+    folder: Path, preset: str, options: Sequence[str], decode: Sequence[str] = ()
+) -> Path:
     exp = folder / "exp/tiny"
     arguments = ("--config", f"conf/{preset}.yaml", "--exp-dir", exp, *TINY_MODEL, *options)
     run(folder, "./train.py", *arguments)
     assert (exp / "epoch-1.pt").is_file()
-    output = run(folder, "./decode.py", "--exp-dir", exp, *DECODE)
+    output = run(folder, "./decode.py", "--exp-dir", exp, *DECODE, *decode)
     assert "real-time factor" in output
     assert list(exp.glob("beam/errs-*")) and list(exp.glob("beam/wer-summary-*"))
+    return exp
+
+
+def decode_with_lm(folder: Path, exp: Path) -> None:
+    train = (ROOT / "local/train_lm.py", "data/lm/train.txt", "--dev", "data/lm/dev.txt")
+    sizes = ("--lang-dir", exp / "lang", "--exp-dir", "exp/lm", "--size", "tiny", "--epochs", "1")
+    run(folder, sys.executable, *train, *sizes)
+    lm = ("--lm-exp-dir", "exp/lm", "--lm-scale", "0.3", "--carry-lm-state", "true")
+    run(folder, "./decode.py", "--exp-dir", exp, *DECODE, *lm)
+    assert list(exp.glob("beam/errs-*lm0.3-carried*"))
 
 
 @pytest.mark.slow

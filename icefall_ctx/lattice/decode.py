@@ -57,7 +57,7 @@ class LatticeOptions:
     Attributes:
       first_lm_scale: of G inside HLG during the first pass.
       scales: of ``lm`` (n-gram), ``attention`` and ``lstm`` scores beside the acoustic one.
-      max_arcs: of a lattice, first pass and rescored; larger ones are pruned and the utterance is named.
+      max_arcs: of a lattice, first pass or rescored; larger ones are pruned, the utterance named.
       subsampling_seconds: seconds an output frame, for word times.
     """
 

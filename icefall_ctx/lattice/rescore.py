@@ -133,7 +133,7 @@ def add_attention_scores(
 def add_lstm_scores(
     hypotheses: Sequence[Hypothesis], lm: LstmLm, state: LmState | None, row: int
 ) -> None:
-    """``scores["lstm"]``: ``log P(tokens <eos>)``; ``state`` is what earlier turns left, a batch."""
+    """``scores["lstm"]``: ``log P(tokens <eos>)``; ``state`` (a batch) is from earlier turns."""
     if state is not None:
         rows = torch.full((len(hypotheses),), row, dtype=torch.long, device=state.h.device)
         state = state.select(rows)

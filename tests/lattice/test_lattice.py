@@ -278,7 +278,7 @@ def test_an_empty_lattice_falls_back_alone_and_is_named(setup, caplog):
     with caplog.at_level(logging.WARNING):
         results = decoder.decode(batch, lens, ["cut", "good", "none"])
     assert results[1].text == "a" and not results[1].fallback
-    assert results[0].fallback in ("partial", "ctc-greedy") and "cut:" in caplog.text
+    assert results[0].fallback == "partial" and "cut:" in caplog.text
     assert results[2].fallback == "no frames" and results[2].text == ""
     assert "good:" not in caplog.text
 
@@ -349,7 +349,8 @@ def test_homophones_are_told_apart_by_g_only(setup, tmp_path):
     assert list(lexicon.homophones().values()) == [["day", "dey"]]
     assert lexicon.disambiguated()[1] >= 2
     lexicon.save(tmp_path, setup.tokenizer)
-    model = estimate([["a", "day"], ["ab", "dey"]] * 5 + [[w] for w in WORDS], 2, lexicon.words[1:-3])
+    text = [["a", "day"], ["ab", "dey"]] * 5 + [[word] for word in WORDS]
+    model = estimate(text, 2, lexicon.words[1:-3])
     write_arpa(model, tmp_path / "2.arpa")
     compile_graphs(tmp_path, lexicon, tmp_path / "2.arpa")
     decoder = LatticeDecoder(load_fsa(tmp_path / "HLG.pt"), setup.tokenizer, lexicon)

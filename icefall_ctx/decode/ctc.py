@@ -2,7 +2,8 @@
 
 The prefix recursions over time,
 
-    r_n(g, t) = (r_n(g, t-1) + phi(t)) x(t, c)        r_b(g, t) = (r_b(g, t-1) + r_n(g, t-1)) x(t, blank)
+    r_n(g, t) = (r_n(g, t-1) + phi(t)) x(t, c)
+    r_b(g, t) = (r_b(g, t-1) + r_n(g, t-1)) x(t, blank)
 
 are linear, so with cumulative sums X of the log-probabilities they are one ``logcumsumexp``
 over time instead of a loop (in float64, since X reaches minus thousands).

@@ -76,7 +76,8 @@ class HistorySource:
             return [self._reference(u, who) for u, who in zip(batch.utt_ids, batch.speakers)]
         own = [self.recogniser.history_of(s, who) for s, who in zip(sessions, batch.speakers)]
         self.pool.update({s.conv_id: turns for s, turns in zip(sessions, own) if turns})
-        return [self._foreign(s, turns, who) for s, turns, who in zip(sessions, own, batch.speakers)]
+        rows = zip(sessions, own, batch.speakers)
+        return [self._foreign(session, turns, speaker) for session, turns, speaker in rows]
 
     def _reference(self, utt_id: str, speaker: str) -> List[PastTurn]:
         n = self.recogniser.model.config.history_sentences

@@ -141,9 +141,10 @@ class Recogniser:
         if not self.reads_text:
             return None
         config = self.model.config
+        rows = list(zip(histories, batch.speakers))
         history = TokenHistory.from_lists(
             [[turn.tokens for turn in turns] for turns in histories],
-            [[turn.speaker == who for turn in turns] for turns, who in zip(histories, batch.speakers)],
+            [[turn.speaker == speaker for turn in turns] for turns, speaker in rows],
             config.history_sentences,
             config.history_tokens,
         )

@@ -164,7 +164,7 @@ def history_words(
     try:
         cuts = module.all_train_cuts
     except InputError as error:
-        raise InputError(f"--memory-from-history counts the training text's words: {error}") from None
+        raise InputError(f"--memory-from-history counts the training text: {error}") from None
     counts = word_counts(loader.normalize(cut.supervisions[0].text or "") for cut in cuts)
     return HistoryWords(
         loader,

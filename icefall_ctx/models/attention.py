@@ -1,4 +1,4 @@
-"""Attention: multi-head, relative position, residual scores (A1) and inter-sentential scores (A2)."""
+"""Attention: multi-head, relative position, residual (A1) and inter-sentential scores (A2)."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class TransformerDecoderLayer(nn.Module):
 
 
 class TransformerDecoder(nn.Module):
-    """Autoregressive Transformer decoder; with ``text_context`` it reads earlier turns (A3, A3b)."""
+    """Transformer decoder; with ``text_context`` it reads earlier turns (A3, A3b)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

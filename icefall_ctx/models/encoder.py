@@ -92,7 +92,8 @@ class TransformerLayer(nn.Module):
         super().__init__()
         self.norm_first = config.norm_first
         self.attention = self_attention(config, relative=False)
-        self.feed_forward = FeedForward(config.dim, config.ff_dim, config.dropout, nn.ReLU(inplace=True))
+        relu = nn.ReLU(inplace=True)
+        self.feed_forward = FeedForward(config.dim, config.ff_dim, config.dropout, relu)
         self.norm_attention = nn.LayerNorm(config.dim)
         self.norm_feed_forward = nn.LayerNorm(config.dim)
         self.dropout = Dropout(config.dropout)

@@ -21,7 +21,6 @@ from torch import Tensor
 from tqdm import tqdm
 
 from icefall_ctx.errors import InputError, Pathlike
-from icefall_ctx.files import atomic_path
 from icefall_ctx.models.lm import (
     IGNORE,
     SOS_EOS,

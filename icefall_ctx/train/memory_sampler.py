@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from icefall_ctx.models.memory_entries import EntryTokens
-from icefall_ctx.text.splitting import Span, WordSplitter
+from icefall_ctx.text.splitting import WordSplitter
 
 Ids = Tuple[int, ...]
 MAX_WORDS = 3  # of an entry

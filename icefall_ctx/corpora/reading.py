@@ -148,6 +148,7 @@ class ManifestBuilder:
         if recording_id in self.recordings:
             self.problems.add("duplicate recording", str(path), recording_id)
             return None
+        path = Path(path).absolute()  # manifests are read from other folders too
         try:
             recording = open_recording(path, recording_id)
         except InputError as error:

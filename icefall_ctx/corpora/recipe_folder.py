@@ -57,6 +57,7 @@ def recipe_values(
         "VOCAB_SIZE": str(pieces),
         "LANG_DIR": "data/lang_char" if unit == "char" else f"data/lang_bpe_{pieces}",
         "ROOT": root_as_seen_from(folder),
+        "ROOT_FROM_CONF": root_as_seen_from(folder / "conf"),
     }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Callable, List, NamedTuple, Sequence
 
 import make_dialog
+import make_fsdd
 import make_harpervalley
 import make_hkust
 import make_newwords
@@ -109,7 +110,7 @@ RECIPES = [
         "2mem-permute",
         "train dev test new_words",
         "--lang-dir data/lang_bpe_50 --memory-encoder-layers 1 --memory-decoder-layers 1",
-        decode="--memory data/manifests/new_words.txt",
+        decode="--words house,hill",  # the letters of the tree's new words are in no other word
     ),
 ]
 
@@ -205,6 +206,24 @@ def test_imported_calls_make_a_recipe_that_runs(tmp_path: Path) -> None:
     run(tmp_path, "icefall-ctx", "import", "calls", "--name", "mine", "--output", folder)
     run(folder, "./prepare.sh", "--num-jobs", "1", "--vocab-size", "30", "--speed-parts=")
     train_and_decode(folder, "tiny", ["--lang-dir", "data/lang_bpe_30"])
+
+
+@pytest.mark.slow
+def test_digit_calls_from_recordings_to_error_rate(tmp_path: Path) -> None:
+    tree = make_fsdd.make_fsdd(tmp_path / "fsdd")
+    folder = copy_recipe("digits_dialog", tmp_path)
+    hours = "--train-hours 0.03 --test-hours 0.01 --vocab-size 30"
+    prepare(folder, ["--fsdd-dir", str(tree), *hours.split()], False)
+    train_and_decode(folder, "tiny-conformer-history", ["--lang-dir", "data/lang_bpe_30"])
+
+
+@pytest.mark.slow
+def test_rendered_dialogues_from_nothing_to_error_rate(tmp_path: Path) -> None:
+    pytest.importorskip("espeakng_loader", reason="mini_dialog is rendered with espeakng-loader")
+    folder = copy_recipe("mini_dialog", tmp_path)
+    hours = "--train-hours 0.03 --test-hours 0.02 --vocab-size 60"
+    prepare(folder, [*hours.split(), "--parts", "train dev test"], False)
+    train_and_decode(folder, "demo", ["--lang-dir", "data/lang_bpe_60"])
 
 
 NAMES = sorted(path.parts[-3] for path in ROOT.glob("egs/*/ASR/prepare.sh"))

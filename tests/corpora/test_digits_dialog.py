@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile as sf
+from make_fsdd import make_fsdd
 
 from icefall_ctx.corpora import digits_dialog as digits
 from icefall_ctx.errors import InputError, ProblemLog
@@ -17,17 +18,7 @@ CONFIG = digits.DigitsConfig(
 
 @pytest.fixture(scope="module")
 def fsdd(tmp_path_factory) -> Path:
-    """Tones in the layout of the digit recordings: four speakers, each digit 17 times."""
-    folder = tmp_path_factory.mktemp("fsdd") / "recordings"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    for voice, speaker in enumerate(("ann", "bob", "cid", "dot")):
-        for digit in range(10):
-            for index in range(17):
-                time = np.arange(1500 + int(rng.integers(0, 1500))) / digits.RATE
-                tone = 0.1 * np.sin(2 * np.pi * (200 + 40 * digit + 7 * voice) * time)
-                sf.write(folder / f"{digit}_{speaker}_{index}.wav", tone, digits.RATE)
-    return folder.parent
+    return make_fsdd(tmp_path_factory.mktemp("fsdd"))
 
 
 def prepare(fsdd, folder, **options):

@@ -11,7 +11,7 @@ from icefall_ctx.config import ModelConfig
 from icefall_ctx.models.attention import MultiHead, PositionalEncoding
 from icefall_ctx.models.memory_entries import DUMMY, EncodedMemory, MemoryScores
 
-SCORE_BLOCK = 8192  # entries scored at once; bounds what a float16 memory is widened to
+SCORE_BLOCK = 8192  # entries of a float16 memory that are widened at once
 
 
 class EntryEmbedding(nn.Module):
@@ -162,15 +162,18 @@ class MemoryAttention(nn.Module):
 
 
 def score_all(query: Tensor, keys: Tensor) -> Tensor:
-    """query (R, U, d) . keys (L+1, d) -> (R, U, L+1), exact, a block of entries at a time."""
-    parts = [
-        torch.matmul(query, block.to(query.dtype).t()) for block in keys.split(SCORE_BLOCK)
-    ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+    """query (R, U, d) . keys (L+1, d) -> (R, U, L+1), exact; float16 keys are widened a block at a
+    time, so that there is never a second copy of all of them."""
+    if keys.dtype == query.dtype:
+        return torch.matmul(query, keys.t())
+    blocks = keys.split(SCORE_BLOCK)
+    return torch.cat([torch.matmul(query, b.to(query.dtype).t()) for b in blocks], dim=-1)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """weights (R, U, L+1) times values (L+1, d) -> (R, U, d), a block of entries at a time."""
+    """weights (R, U, L+1) times values (L+1, d) -> (R, U, d), widened as in :func:`score_all`."""
+    if values.dtype == weights.dtype:
+        return torch.matmul(weights, values)
     parts = zip(weights.split(SCORE_BLOCK, dim=-1), values.split(SCORE_BLOCK))
     return sum(torch.matmul(w, v.to(w.dtype)) for w, v in parts)
 

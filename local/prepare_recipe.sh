@@ -130,6 +130,14 @@ fetch_archive() {
   mv "$2.part" "$2"
 }
 
+# clone_corpus URL FOLDER WHAT: a public repository; whole or not at all.
+clone_corpus() {
+  log "getting $3 into $2"
+  rm -rf "$2.part"
+  git clone --quiet --depth 1 "$1" "$2.part" || die "could not get $3; get it by hand (README.md)"
+  mv "$2.part" "$2"
+}
+
 link_parts() {
   local part
   for part in $parts; do

@@ -18,10 +18,11 @@ seed=0
 source ../../../local/prepare_recipe.sh
 
 download() {
-  if [ -d "$fsdd_dir" ]; then return 0; fi
-  log "getting the Free Spoken Digit Dataset (CC BY-SA 4.0) into $fsdd_dir"
-  git clone --quiet --depth 1 https://github.com/Jakobovski/free-spoken-digit-dataset "$fsdd_dir" \
-    || die "no network? get the Free Spoken Digit Dataset by hand and name it with --fsdd-dir"
+  if [ "$fsdd_dir" = download/fsdd ] && [ ! -d "$fsdd_dir" ]; then
+    clone_corpus https://github.com/Jakobovski/free-spoken-digit-dataset "$fsdd_dir" \
+      "the Free Spoken Digit Dataset (CC BY-SA 4.0)"
+  fi
+  need_dir fsdd_dir "the Free Spoken Digit Dataset"
 }
 
 configure() {

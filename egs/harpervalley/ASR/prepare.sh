@@ -16,10 +16,11 @@ max_lost=0.05
 source ../../../local/prepare_recipe.sh
 
 download() {
-  if [ -d "$corpus_dir" ]; then return 0; fi
-  log "getting HarperValleyBank (CC BY 4.0) into $corpus_dir"
-  git clone --quiet --depth 1 https://github.com/cricketclub/gridspace-stanford-harper-valley \
-    "$corpus_dir" || die "no network? get HarperValleyBank by hand and name it with --corpus-dir"
+  if [ "$corpus_dir" = download/harpervalley ] && [ ! -d "$corpus_dir" ]; then
+    clone_corpus https://github.com/cricketclub/gridspace-stanford-harper-valley "$corpus_dir" \
+      "HarperValleyBank (CC BY 4.0)"
+  fi
+  need_dir corpus_dir HarperValleyBank
 }
 
 manifests() {

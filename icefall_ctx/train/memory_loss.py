@@ -10,6 +10,7 @@ batch as all losses here are.
 from __future__ import annotations
 
 import random
+import zlib
 from dataclasses import dataclass
 from functools import partial
 from typing import Callable, List, Optional, Tuple
@@ -148,8 +149,10 @@ class MemoryLoss:
         config: TrainConfig,
         augment: Optional[Augment] = None,
     ) -> Tuple[Tensor, Metrics]:
-        # the trainer has seeded this generator by the place of the batch in the run
-        rng = random.Random(random.getrandbits(64))
+        # In training the trainer has seeded the generator by the place of the batch in the run;
+        # in validation a batch has the same memory in every epoch.
+        place = random.getrandbits(64) if model.training else zlib.crc32(repr(batch.cut_ids).encode())
+        rng = random.Random(place)
         memory = self.sampler.sample(batch.tokens, batch.token_lens, rng).to(batch.tokens.device)
         forced = model.training and self.updates() < config.memory_teacher_forcing
         output = model(batch, augment, memory.entries, memory.labels if forced else None)

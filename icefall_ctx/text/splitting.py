@@ -19,7 +19,8 @@ class WordSplitter:
     def __init__(self, pieces: Sequence[str]) -> None:
         self.starts = [p.startswith(WORD_BOUNDARY) or bool(_HAN_PIECE.fullmatch(p)) for p in pieces]
         joined = any(p.startswith(WORD_BOUNDARY) and len(p) > 1 for p in pieces)
-        self.separator = -1 if joined or WORD_BOUNDARY not in pieces else pieces.index(WORD_BOUNDARY)
+        separate = WORD_BOUNDARY in pieces and not joined
+        self.separator = pieces.index(WORD_BOUNDARY) if separate else -1
 
     def __call__(self, tokens: Sequence[int]) -> List[Span]:
         spans: List[Span] = []

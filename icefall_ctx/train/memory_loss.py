@@ -151,8 +151,8 @@ class MemoryLoss:
     ) -> Tuple[Tensor, Metrics]:
         # In training the trainer has seeded the generator by the place of the batch in the run;
         # in validation a batch has the same memory in every epoch.
-        place = random.getrandbits(64) if model.training else zlib.crc32(repr(batch.cut_ids).encode())
-        rng = random.Random(place)
+        names = "/".join(batch.cut_ids).encode()
+        rng = random.Random(random.getrandbits(64) if model.training else zlib.crc32(names))
         memory = self.sampler.sample(batch.tokens, batch.token_lens, rng).to(batch.tokens.device)
         forced = model.training and self.updates() < config.memory_teacher_forcing
         output = model(batch, augment, memory.entries, memory.labels if forced else None)

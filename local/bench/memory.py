@@ -6,9 +6,9 @@
 Prints, as ratios of one run: decoding with 200 entries against none, with 10,000 against 200,
 exactly and with pre-selection; the time to add one word to a session with 10,000; and the memory
 an entry takes.  The times of decoding go from features to text; the first encoding of the entries
-is timed apart.  The dummy is given a head start, so that entries are chosen for about the share of tokens
-printed; a trained model chooses one inside list words only.  What pre-selection does to the text
-is told by decoding a test set with and without --memory-preselect.
+is timed apart.  The dummy is given a head start, so that entries are chosen for the share of
+tokens printed; a trained model chooses one inside list words only.  What
+pre-selection does to the text is told by decoding a test set with and without --memory-preselect.
 
 All of it runs in one thread and counts processor time, which is the time that passes on an idle
 machine.

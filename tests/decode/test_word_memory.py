@@ -213,7 +213,8 @@ def test_check_command(experiment):
 
 def test_lists_command(experiment, tmp_path):
     out = tmp_path / "lists.tsv"
-    arguments = ["lists", str(experiment / "valid.jsonl.gz"), str(out), "--num-common", "2",
-                 "--train", str(experiment / "train.jsonl.gz"), "--num-distractors", "3"]  # fmt: skip
+    valid = str(experiment / "valid.jsonl.gz")
+    arguments = ["lists", valid, str(out), "--num-common", "2", "--num-distractors", "3",
+                 "--train", str(experiment / "train.jsonl.gz")]  # fmt: skip
     result = CliRunner().invoke(memory_command, arguments, catch_exceptions=False)
     assert result.exit_code == 0 and len(out.read_text().splitlines()) == 6

@@ -58,7 +58,8 @@ def test_objects(tmp_path, tokenizer):
 @pytest.mark.parametrize(
     "line",
     ["FOX", "[1]", "{}", '{"text": 3}', '{"text": "A", "wieght": 1}', '{"text": "A", "weight": 0}',
-     '{"text": "A", "weight": NaN}', '{"text": "A", "variants": "B"}', '{"text": "A", "display": 1}'],
+     '{"text": "A", "weight": NaN}', '{"text": "A", "variants": "B"}',
+     '{"text": "A", "display": 1}'],
 )  # fmt: skip
 def test_bad_objects_are_named_with_their_line(tmp_path, line):
     path = tmp_path / "words.jsonl"

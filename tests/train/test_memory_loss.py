@@ -47,7 +47,8 @@ def test_sampled_entries_are_distinct_and_labels_point_at_their_tokens():
     for seed in range(20):
         memory = sampler.sample(tokens, lens, random.Random(seed))
         entries = [
-            tuple(row[1 : n - 1].tolist()) for row, n in zip(memory.entries.tokens, memory.entries.lens)
+            tuple(row[1 : n - 1].tolist())
+            for row, n in zip(memory.entries.tokens, memory.entries.lens)
         ]
         assert len(set(entries)) == len(entries) <= 12
         assert memory.labels.shape == (2, 5)

@@ -160,7 +160,7 @@ class LiveSession:
         Raises:
           InputError: the model has no word memory.
         """
-        if self.experiment.recogniser.model.config.memory == "none":
+        if not self.experiment.recogniser.model.has_memory:
             raise InputError(
                 f"{self.experiment.config.exp_dir}: this model has no word memory; "
                 "train one with --memory 2mem"

@@ -218,7 +218,8 @@ def import_kaldi(
     found = kaldi_io.by_supervision(kaldi_io.read_archive(archive), manifest, key, missing)
     arrays = stage.store_vectors(found, storage or _storage_beside(output))
     stage.save_cuts(stage.attach(manifest, arrays, ProblemLog(max_shown=0)), output)
-    click.echo(f"{output}: {len(found)} vectors" + (f"; {missing.summary()}" if len(missing) else ""))
+    left_out = f"; {missing.summary()}" if len(missing) else ""
+    click.echo(f"{output}: {len(found)} vectors{left_out}")
 
 
 @ivector.command("export-kaldi")

@@ -59,8 +59,14 @@ def add_stm(
             channel=channel,
             speaker=speaker(segment),
             text=clean(segment.text),
+            **_side(segment),
             **custom(segment),
         )
+
+
+def _side(segment: StmSegment) -> Custom:
+    """The side of a call, as the LDC names it; needed to write NIST's formats again."""
+    return {"side": segment.channel} if segment.channel in ("A", "B") else {}
 
 
 def _channel(

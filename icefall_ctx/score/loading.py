@@ -198,7 +198,21 @@ def _match_by_id(ref: Transcripts, hyp: Transcripts, log: ProblemLog) -> Matched
             f"{hyp.path}: no utterance id of {ref.path} occurs in it, "
             f"for example '{utterances[0].utt_id}'"
         )
-    return Matched(utterances)
+    return Matched(utterances, _places(ref, utterances))
+
+
+def _places(ref: Transcripts, utterances: Sequence[Utterance]) -> List[StmSegment]:
+    """Where each utterance of a Lhotse manifest is; nothing if one is unknown.
+
+    Sides A and B are channels by these names in NIST's files.
+    """
+    places = {segment.labels[0]: segment for segment in ref.segments}
+    if not all(utterance.utt_id in places for utterance in utterances):
+        return []
+    return [
+        replace(places[u.utt_id], channel=u.side) if u.side in ("A", "B") else places[u.utt_id]
+        for u in utterances
+    ]
 
 
 def _match_by_time(ref: Transcripts, hyp: Transcripts, log: ProblemLog) -> Matched:

@@ -221,3 +221,24 @@ def test_unreadable_alternation_is_skipped_and_counted(run, files):
     result = run("ref.trn", "hyp.trn", "--json")
     assert totals(result) == (1, 0, 0, 0, 1, 0)
     assert json.loads(result.stdout)["problems"] == {"alternation not readable": 1}
+
+
+def test_output_by_ids_becomes_a_ctm_with_the_times_of_the_manifest(run, files):
+    """From a decoder's recogs to official scoring against a test set's own STM."""
+    turns = [("u1", "A", 0, 0.5, "oh yes"), ("u2", "B", 1, 1.25, "no")]
+    manifest = [
+        {
+            "id": name, "recording_id": "r", "channel": channel, "start": start, "duration": 1.0,
+            "text": text, "custom": {"side": side},
+        }
+        for name, side, channel, start, text in turns
+    ]  # fmt: skip
+    files(
+        refs__jsonl="".join(json.dumps(item) + "\n" for item in manifest),
+        recogs__txt="u1:\tref=['oh', 'yes']\nu1:\thyp=['yes']\n"
+        "u2:\tref=['no']\nu2:\thyp=['no', 'no']\n",
+        official__stm="r A ann 0.5 1.5 (oh) yes\nr B bob 1.25 2.25 no\n",
+    )
+    assert run("refs.jsonl", "recogs.txt", "--export-dir", "out").exit_code == 0
+    result = run("official.stm", "out/hyp.ctm", "--json", "--bootstrap", 0)
+    assert totals(result)[1:4] == (1, 0, 0)  # the optional word may be missing

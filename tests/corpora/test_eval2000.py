@@ -10,6 +10,9 @@ def test_segments_of_the_reference(tmp_path):
     expected = make_eval2000(tmp_path)
     parts = prepare_eval2000(tmp_path)
     check_parts(parts, expected)
+    assert {(s.channel, s.custom["side"]) for s in parts["eval2000"]["supervisions"]} == {
+        (0, "A"), (1, "B"),
+    }  # fmt: skip
     subsets = {s.recording_id: s.custom["subset"] for s in parts["eval2000"]["supervisions"]}
     assert subsets == {"en_4156": "callhome", "sw_4390": "swbd"}
 

@@ -215,7 +215,7 @@ class IvectorExtractor:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except FileNotFoundError:
-            raise InputError(f"{path}: no such extractor; train one with `icefall-ctx ivector train`")
+            raise InputError(f"{path}: no such extractor; `icefall-ctx ivector train` makes one")
         except (RuntimeError, pickle.UnpicklingError, EOFError) as error:
             raise InputError(f"{path}: not an i-vector extractor ({type(error).__name__})")
         if not isinstance(state, dict) or state.get("format") != FORMAT:

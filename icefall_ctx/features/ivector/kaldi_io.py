@@ -86,7 +86,7 @@ def vectors_of(cuts: Iterable, problems: ProblemLog) -> Dict[str, Tensor]:
 def by_supervision(
     vectors: Dict[str, Tensor], cuts: Iterable, key: str, problems: ProblemLog
 ) -> Dict[str, Tensor]:
-    """Vectors of an archive for the supervisions of ``cuts``, found by ``utterance`` or ``speaker``.
+    """Vectors of an archive for the supervisions of ``cuts``; ``key``: "utterance" or "speaker".
 
     An utterance is looked up by its id and then, for augmented copies, by ``custom.utt_id``.
     """

@@ -229,7 +229,9 @@ def store_vectors(vectors: Dict[str, Tensor], path: Union[str, Path]) -> Dict[st
     return arrays
 
 
-def attach(cuts: Iterable, arrays: Dict[str, Array], problems: Optional[ProblemLog] = None) -> CutSet:
+def attach(
+    cuts: Iterable, arrays: Dict[str, Array], problems: Optional[ProblemLog] = None
+) -> CutSet:
     """Copies of ``cuts`` whose supervisions have ``custom["ivector"]``: ``sup.load_ivector()``.
 
     A supervision without a vector is logged to ``problems``, or refused where there is no log.

@@ -30,9 +30,9 @@ step() { # step TITLE COMMAND...: runs it and notes how long it took
 
 step "render, link, features, tokens" ./prepare.sh --train-hours 4 --stop-stage 4
 step "train the baseline" ./train.py --config conf/demo.yaml --exp-dir exp/demo
-step "decode with the baseline" ./decode.py --exp-dir exp/demo
+step "decode with the baseline" ./decode.py --exp-dir exp/demo --avg 2
 step "train the context model" ./train.py --config conf/demo_context.yaml \
   --init-from exp/demo --exp-dir exp/demo_context
-step "decode with the context model" ./decode.py --exp-dir exp/demo_context
+step "decode with the context model" ./decode.py --exp-dir exp/demo_context --avg 2
 python ../../../local/demo_summary.py exp/demo exp/demo_context --times "$timings" \
   --linked data/linked/mini_dialog_supervisions_test.jsonl.gz

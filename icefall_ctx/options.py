@@ -248,7 +248,7 @@ class DecodeConfig:
     length_bonus: float = option(0.0, "added for every token")
     max_len_ratio: float = option(1.0, "tokens an encoder frame at the most", low=0)
     lm_exp_dir: Optional[Path] = option(None, "folder of a trained LSTM language model")
-    lm_scale: float = option(0.0, "weight of the language model", low=0)
+    lm_scale: float = option(0.0, "weight of the language model in beam search", low=0)
     carry_lm_state: bool = option(False, "the language model reads the conversation so far")
     batch_size: int = option(16, "conversations decoded in step", low=1)
     history: str = option(
@@ -269,6 +269,33 @@ class DecodeConfig:
         200.0, "seconds of audio a batch in methods without history", low=0
     )
     suffix: str = option("", "appended to the names of the result files")
+    output_dir: Optional[Path] = option(
+        None, "folder of the result files; default: a folder named by the method in --exp-dir"
+    )
+    graph: str = option(
+        "HLG", "lattice methods: HLG (words and n-gram of the lang folder) or ctc (tokens, no LM)",
+        ("HLG", "ctc"),
+    )
+    lang_dir: Optional[Path] = option(
+        None, "lattice methods: folder with HLG.pt, lexicon and G; default: as trained"
+    )
+    rescoring_g: Optional[Path] = option(
+        None, "lattice methods: n-gram of the second pass, default: the largest G_N_gram.pt of "
+        "--lang-dir, or G_N_gram.fst.txt where a method cannot do without"
+    )
+    scales: str = option(
+        "", "lattice methods: hlg=1.0,lm=0.5,attention=1.0,lstm=0.3 (those that the method has), "
+        "or a scales-*.json; default: 1, and 0.5 for lstm"
+    )
+    tune_cuts: str = option("", "lattice methods: dev cuts on which the scales are tuned first")
+    save_lattices: bool = option(False, "lattice methods: write the lattice of every utterance")
+    search_beam: float = option(15.0, "lattice methods: beam of the first pass", low=0)
+    output_beam: float = option(5.0, "lattice methods: beam of the lattice", low=0)
+    num_paths: int = option(100, "lattice methods: paths drawn for an n-best list", low=1)
+    nbest_scale: float = option(
+        0.5, "lattice methods: scores are multiplied by it to draw paths; less is more varied",
+        low=0,
+    )
     memory: Optional[Path] = option(None, "word list for the memory, one entry a line, or .jsonl")
     words: str = option("", "entries for the memory, separated by commas")
     memory_lists: Optional[Path] = option(

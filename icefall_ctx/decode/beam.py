@@ -53,6 +53,7 @@ class Hypothesis:
     tokens: ids without ``<sos/eos>``.
     score: the combined score.
     att, ctc, lm: natural logarithms of the parts, whole utterance.
+    text: of a search over words; None: the tokens spell it.
     """
 
     tokens: List[int]
@@ -60,6 +61,7 @@ class Hypothesis:
     att: float = 0.0
     ctc: float = 0.0
     lm: float = 0.0
+    text: Optional[str] = None
 
     @property
     def confidence(self) -> float:

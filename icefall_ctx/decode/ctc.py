@@ -19,9 +19,18 @@ import torch
 from torch import Tensor
 
 from icefall_ctx.data.batch import length_mask
+from icefall_ctx.text.tokenizer import SOS_EOS_ID, UNK_ID
 
 LOG_ZERO = -1e10  # finite, so that differences of impossible scores are not NaN
 BLANK = 0
+
+
+def without_special(log_probs: Tensor) -> Tensor:
+    """A copy of (N, T, V) in which ``<sos/eos>`` and ``<unk>`` are impossible: neither is ever
+    recognised."""
+    blocked = log_probs.clone()
+    blocked[..., [SOS_EOS_ID, UNK_ID]] = LOG_ZERO
+    return blocked
 
 
 def greedy(log_probs: Tensor, lens: Tensor) -> List[List[int]]:

@@ -25,7 +25,7 @@ from icefall_ctx.data.dataset import (
 )
 from icefall_ctx.data.history import link_of
 from icefall_ctx.decode.beam import Hypothesis
-from icefall_ctx.decode.run import Experiment
+from icefall_ctx.decode.run import Experiment, recognised_text
 from icefall_ctx.decode.session import ConversationSession
 from icefall_ctx.errors import InputError
 from icefall_ctx.features.extractor import FRAME_SHIFT
@@ -151,7 +151,7 @@ class LiveSession:
         return [self.experiment.tokenizer.decode(list(turn.tokens)) for turn in turns]
 
     def _result(self, best: Hypothesis, speaker: str, history: List[str]) -> LiveTurn:
-        text = self.experiment.tokenizer.decode(best.tokens)
+        text = recognised_text(best, self.experiment.tokenizer)
         return LiveTurn(text, speaker, best.confidence, best.tokens, history)
 
     def set_words(self, words: Optional[Iterable[str]]) -> None:

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from icefall_ctx.data.batch import Batch, TokenHistory
 from icefall_ctx.decode import ctc
-from icefall_ctx.decode.beam import NEVER, BeamOptions, BeamSearch, Hypothesis
+from icefall_ctx.decode.beam import BeamOptions, BeamSearch, Hypothesis
+from icefall_ctx.decode.lattice_search import LatticeSearch
+from icefall_ctx.decode.methods import CTC_METHODS, uses_decoder
 from icefall_ctx.decode.session import ConversationSession, PastTurn
 from icefall_ctx.decode.word_memory import WordMemory
 from icefall_ctx.models.asr import AsrModel
@@ -26,7 +28,7 @@ USUAL_FRAMES = 3000  # 30 s of input frames: what training keeps (--drop-duratio
 @dataclass(frozen=True)
 class RecogniserOptions:
     """Attributes:
-    method: ``beam``, ``ctc-greedy`` or ``ctc-prefix-beam``.
+    method: a name of :mod:`icefall_ctx.decode.methods`.
     beam: widths and weights of the search.
     speakers: earlier turns used as history: all, same, other.
     first_text: ``repeat`` decodes a first turn twice, the second time with its own first
@@ -48,6 +50,7 @@ class Recogniser:
       lm: language model of the same vocabulary, or None.
       carry_lm_state: the language model reads the conversation's own hypotheses.
       words: the word lists, for a model with a word memory; default: those of the sessions.
+      lattice: the search of the methods over lattices.
     """
 
     def __init__(
@@ -57,20 +60,23 @@ class Recogniser:
         lm: Any = None,
         carry_lm_state: bool = False,
         words: Optional[WordMemory] = None,
+        lattice: Optional[LatticeSearch] = None,
     ) -> None:
         self.model = model
         self.options = options
         self.lm = lm
         self.carry_lm_state = carry_lm_state
         self.words = words
-        if words is None and model.has_memory and options.method == "beam":
+        self.lattice = lattice
+        self.uses_decoder = uses_decoder(options.method)
+        if words is None and model.has_memory and self.uses_decoder:
             self.words = WordMemory(MemoryBank(model.decoder))
         self.search = BeamSearch(model.decoder, options.beam, lm)
 
     @property
     def reads_text(self) -> bool:
         """Whether text history changes what is recognised."""
-        return self.model.config.text_context != "none" and self.options.method == "beam"
+        return self.model.config.text_context != "none" and self.uses_decoder
 
     @torch.no_grad()
     def recognise(
@@ -82,7 +88,8 @@ class Recogniser:
         """Recognise a batch and let every session remember.
 
         Args:
-          batch: one turn of each conversation; its texts and tokens are not read.
+          batch: one turn of each conversation; its tokens are not read, and its texts by
+            ``nbest-oracle`` only.
           sessions: one a row.
           histories: text history to use instead of the sessions' own.
 
@@ -161,10 +168,14 @@ class Recogniser:
         histories: Sequence[List[PastTurn]],
     ) -> List[List[Hypothesis]]:
         log_probs = self.model.ctc_log_probs(encoded.out)
-        if self.options.method != "beam":
+        if self.options.method in CTC_METHODS:
             return ctc_search(log_probs, encoded.lens, self.options)
-        state = self._prepare(batch, encoded, sessions, histories)
-        results = self.search.search(state, log_probs, encoded.lens, self._lm_state(sessions))
+        state = self._prepare(batch, encoded, sessions, histories) if self.uses_decoder else None
+        scores = (log_probs, encoded.lens, self._lm_state(sessions))
+        if self.lattice is not None:
+            results = self.lattice.search(batch, state, *scores)
+        else:
+            results = self.search.search(state, *scores)
         if self.words is not None and self.words.trace:
             self.words.keep_trace(batch, self.model.decoder, state, results)
         return results
@@ -230,9 +241,7 @@ def ctc_search(
     log_probs: Tensor, lens: Tensor, options: RecogniserOptions
 ) -> List[List[Hypothesis]]:
     """``ctc-greedy`` and ``ctc-prefix-beam``: (N, T, V) -> n-best lists."""
-    blocked = log_probs.clone()
-    blocked[..., [token for token in NEVER if token != ctc.BLANK]] = ctc.LOG_ZERO
-    blocked[..., 1] = ctc.LOG_ZERO  # <sos/eos> is no CTC output
+    blocked = ctc.without_special(log_probs)
     if options.method == "ctc-greedy":
         scores = torch.tensor(ctc.greedy_confidence(blocked, lens)).clamp(min=1e-12).log()
         found = ctc.greedy(blocked, lens)

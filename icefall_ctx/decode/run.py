@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import sys
 import time
 from collections import Counter
@@ -20,8 +21,10 @@ from icefall_ctx.data.batch import Batch
 from icefall_ctx.data.conversation import ConversationIndex
 from icefall_ctx.data.datamodule import AsrDataModule
 from icefall_ctx.data.history import link_of
+from icefall_ctx.decode import lattice_run
 from icefall_ctx.decode.beam import BeamOptions, Hypothesis
 from icefall_ctx.decode.history_source import HistorySource
+from icefall_ctx.decode.methods import LATTICE_METHODS, METHODS, uses_lm
 from icefall_ctx.decode.recogniser import Recogniser, RecogniserOptions
 from icefall_ctx.decode.session import ConversationSession
 from icefall_ctx.decode.word_options import Words, open_words, write_words
@@ -39,8 +42,6 @@ from icefall_ctx.score.wer import Utterance
 from icefall_ctx.text.normalize import get_normalizer
 from icefall_ctx.text.tokenizer import Tokenizer
 from icefall_ctx.train.checkpoint import load_model
-
-METHODS = ("beam", "ctc-greedy", "ctc-prefix-beam")
 
 
 @dataclass
@@ -108,7 +109,7 @@ def _collect(
             Utterance(
                 utt_id,
                 batch.texts[row].split(),
-                tokenizer.decode(nbest[0].tokens).split(),
+                recognised_text(nbest[0], tokenizer).split(),
                 batch.conv_ids[row],
                 batch.speakers[row],
                 batch.sides[row],
@@ -117,6 +118,13 @@ def _collect(
         )
         decoded.confidences[utt_id] = nbest[0].confidence
     decoded.audio_seconds += sum(batch.durations)
+
+
+def recognised_text(hypothesis: Hypothesis, tokenizer: Tokenizer) -> str:
+    """The words of a search over words, else what the tokens spell."""
+    if hypothesis.text is not None:
+        return hypothesis.text
+    return tokenizer.decode(hypothesis.tokens)
 
 
 def add_missing(decoded: Decoded, cuts: Sequence[Cut], normalize: Any) -> None:
@@ -142,8 +150,19 @@ def add_missing(decoded: Decoded, cuts: Sequence[Cut], normalize: Any) -> None:
             )
 
 
-def write_results(decoded: Decoded, folder: Path, test_set: str, suffix: str, config) -> float:
-    """recogs, errs, wer-summary, and a report as text and JSON.  Returns the main rate."""
+def write_results(
+    decoded: Decoded,
+    folder: Path,
+    test_set: str,
+    suffix: str,
+    config: DecodeConfig,
+    lattices: Optional[Dict[str, Any]] = None,
+) -> float:
+    """recogs, errs, wer-summary, and a report as text and JSON.  Returns the main rate.
+
+    Args:
+      lattices: what a lattice method adds to the report.
+    """
     paths = result_paths(folder, test_set, suffix)
     store_transcripts(paths.recogs, decoded.utterances)
     write_error_stats(paths.errs, decoded.utterances)
@@ -151,20 +170,34 @@ def write_results(decoded: Decoded, folder: Path, test_set: str, suffix: str, co
     report = evaluate(
         decoded.utterances, name=test_set, unit=config.unit, rules=rules, seed=config.seed
     )
-    speed = f"real-time factor {decoded.real_time_factor:.3f}"
-    text = f"{report.text()}{speed}, {decoded.audio_seconds:.0f} s of speech\n"
+    cost = dict(
+        method=config.method,
+        real_time_factor=decoded.real_time_factor,
+        audio_seconds=decoded.audio_seconds,
+        peak_memory_mb=peak_memory_mb(),
+    )
+    text = (
+        f"{report.text()}real-time factor {decoded.real_time_factor:.3f}, "
+        f"{decoded.audio_seconds:.0f} s of speech, peak memory {cost['peak_memory_mb']:.0f} MB\n"
+    )
+    if lattices is not None:
+        text += lattice_run.details_text(lattices)
     stem = f"report-{test_set}-{suffix}"
     write_text(folder / f"{stem}.txt", text)
-    details = dict(report.to_dict(), real_time_factor=decoded.real_time_factor)
+    details = dict(report.to_dict(), **cost, **(lattices or {}))
     write_text(folder / f"{stem}.json", json.dumps(details, indent=2) + "\n")
     write_summary(paths.summary, {suffix: 100 * report.main.total.rate})
     print(text)
     return report.main.total.rate
 
 
+def peak_memory_mb() -> float:
+    """The most main memory that this process has held so far, in MB of 2^20 bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # bytes there, KiB on Linux
+
+
 def recogniser_options(config: DecodeConfig, data: DataConfig) -> RecogniserOptions:
-    if config.method not in METHODS:
-        raise InputError(f"--method {config.method} is none of {', '.join(METHODS)}")
     beam = BeamOptions(
         beam=config.beam_size,
         ctc_weight=config.ctc_decode_weight,
@@ -177,16 +210,30 @@ def recogniser_options(config: DecodeConfig, data: DataConfig) -> RecogniserOpti
     return RecogniserOptions(config.method, beam, data.history_speakers, first_text)
 
 
+def check_method(config: DecodeConfig) -> None:
+    """Before anything is loaded: a method that is none, that lacks k2, or that would ignore an
+    option."""
+    if config.method not in METHODS:
+        raise InputError(f"--method {config.method} is none of {', '.join(METHODS)}")
+    lattice_run.check_options(config)
+
+
 def load_lm(config: DecodeConfig, tokenizer: Tokenizer) -> Any:
     """The language model of ``--lm-exp-dir``, refused if its vocabulary is another one, or if
     nothing would use it."""
     if config.lm_exp_dir is None:
         if config.lm_scale > 0 or config.carry_lm_state:
             raise InputError("--lm-scale and --carry-lm-state need --lm-exp-dir")
+        if config.method == "lstm-lm":
+            raise InputError("--method lstm-lm needs --lm-exp-dir; local/train_lm.py trains one")
         return None
-    if config.method != "beam":
-        raise InputError(f"--method {config.method} uses no language model; leave out --lm-exp-dir")
-    if config.lm_scale == 0:
+    if not uses_lm(config.method):
+        raise InputError(
+            f"--method {config.method} uses no LSTM language model; leave out --lm-exp-dir"
+        )
+    if config.method == "lstm-lm" and config.lm_scale > 0:
+        raise InputError("--lm-scale is of beam search; use --scales lstm=NUMBER or --tune-cuts")
+    if config.method == "beam" and config.lm_scale == 0:
         raise InputError("--lm-exp-dir: the weight --lm-scale is 0; set it, 0.3 for example")
     from icefall_ctx.models.lm import load_lm as read
 
@@ -210,10 +257,13 @@ def check_history(config: DecodeConfig, recogniser: Recogniser) -> str:
 
 def result_suffix(config: DecodeConfig, history: str, memory: str = "") -> str:
     parts = [config.method if config.method != "beam" else f"beam{config.beam_size}"]
+    if config.method in LATTICE_METHODS:
+        parts += lattice_run.suffix_parts(config)
     if history != "none":
         parts.append(f"history-{history}")
     if config.lm_exp_dir is not None:
-        parts.append(f"lm{config.lm_scale:g}" + ("-carried" if config.carry_lm_state else ""))
+        parts += [f"lm{config.lm_scale:g}"] if config.method == "beam" else []
+        parts += ["carried"] if config.carry_lm_state else []
     if memory:
         parts.append(memory)
     return "-".join(parts + ([config.suffix] if config.suffix else []))
@@ -251,6 +301,7 @@ class Experiment:
 
     @classmethod
     def open(cls, config: DecodeConfig) -> "Experiment":
+        check_method(config)
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
         model, tokenizer, model_config = open_model(config)
@@ -263,13 +314,9 @@ class Experiment:
         normalize = get_normalizer(data.normalizer)
         options = recogniser_options(config, data)
         words = open_words(config, model.to(device), tokenizer, normalize, module)
-        recogniser = Recogniser(
-            model,
-            options,
-            lm.to(device) if lm is not None else None,
-            config.carry_lm_state,
-            words.memory,
-        )
+        lm = lm.to(device) if lm is not None else None
+        lattice = lattice_run.open_search(config, data, tokenizer, model.decoder, lm)
+        recogniser = Recogniser(model, options, lm, config.carry_lm_state, words.memory, lattice)
         return cls(config, recogniser, tokenizer, data, module, normalize, device, words)
 
     def decode(
@@ -303,19 +350,53 @@ def progress_bar(name: str) -> Callable[[Any], Any]:
 
 
 def run(config: DecodeConfig) -> Dict[str, float]:
-    """Decode every test set.  Returns the error rate of each."""
+    """Decode every test set, after tuning the scales of a lattice method where that is asked for.
+
+    Returns:
+      the error rate of each test set.
+    """
     experiment = Experiment.open(config)
     history = check_history(config, experiment.recogniser)
-    rates = {}
-    for name in filter(None, config.test_cuts.split(",")):
-        test_set = test_set_name(name)
-        cuts = experiment.module.read_cuts(name)
-        decoded = experiment.decode(cuts, history, progress_bar(test_set))
-        folder = Path(config.exp_dir) / config.method
-        suffix = result_suffix(config, history, experiment.words.name)
-        rates[name] = write_results(decoded, folder, test_set, suffix, config)
-        write_words(decoded.utterances, experiment.words, folder, test_set, suffix)
-    return rates
+    suffix = result_suffix(config, history, experiment.words.name)
+    folder = Path(config.exp_dir) / config.method
+    folder = folder if config.output_dir is None else Path(config.output_dir)
+    if config.tune_cuts:
+        tune(experiment, history, folder / f"scales-{suffix}.json")
+    names = filter(None, config.test_cuts.split(","))
+    return {name: decode_test_set(experiment, name, history, folder, suffix) for name in names}
+
+
+def tune(experiment: Experiment, history: str, path: Path) -> None:
+    """Decode ``--tune-cuts`` and let its references, never those of a test set, choose scales."""
+    config, search = experiment.config, experiment.recogniser.lattice
+    dev_set = test_set_name(config.tune_cuts)
+    cuts = experiment.module.read_cuts(config.tune_cuts)
+    search.start(keep_nbest=True)
+    decoded = experiment.decode(cuts, history, progress_bar(dev_set))
+    found = lattice_run.tune(search, config, decoded.utterances)
+    lattice_run.use_tuned(search, found, path, dev_set)
+    if experiment.words.memory is not None:
+        experiment.words.memory.traces = {}  # those of the test set are wanted
+
+
+def decode_test_set(
+    experiment: Experiment, name: str, history: str, folder: Path, suffix: str
+) -> float:
+    """Decode one test set and write its files; returns its error rate."""
+    config, search = experiment.config, experiment.recogniser.lattice
+    test_set = test_set_name(name)
+    stem = f"{test_set}-{suffix}"
+    cuts = experiment.module.read_cuts(name)
+    if search is not None:
+        search.start(folder / f"lattices-{stem}" if config.save_lattices else None)
+    decoded = experiment.decode(cuts, history, progress_bar(test_set))
+    lattices = None
+    if search is not None:
+        lattice_run.write_word_times(search, cuts, folder / f"{stem}.ctm")
+        lattices = lattice_run.details(search, config)
+    rate = write_results(decoded, folder, test_set, suffix, config, lattices)
+    write_words(decoded.utterances, experiment.words, folder, test_set, suffix)
+    return rate
 
 
 def test_set_name(file_name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Seq
 
 from icefall_ctx.config import DecodeConfig
 from icefall_ctx.data.datamodule import AsrDataModule
+from icefall_ctx.decode.methods import uses_decoder
 from icefall_ctx.decode.session_words import HistoryWords, word_counts
 from icefall_ctx.decode.word_memory import WordMemory
 from icefall_ctx.errors import InputError
@@ -61,7 +62,7 @@ def check_options(config: DecodeConfig, model: AsrModel) -> None:
             f"{config.exp_dir}: this model has no word memory, so {named} would do nothing; "
             "train one with --memory 2mem"
         )
-    if (wanted or extras) and config.method != "beam":
+    if (wanted or extras) and not uses_decoder(config.method):
         raise InputError(f"--method {config.method} reads no word memory; use --method beam")
     if extras and not wanted:
         raise InputError("--memory-trace, --memory-preselect and --memory-half need --memory")
@@ -92,7 +93,7 @@ def open_words(
         words.lists = read_biasing_lists(config.memory_lists)
         if not words.lists:
             raise InputError(f"{config.memory_lists}: holds no list")
-    if model.has_memory and config.method == "beam":
+    if model.has_memory and uses_decoder(config.method):
         words.memory = WordMemory(
             MemoryBank(model.decoder, config.memory_half, config.memory_preselect),
             entry_list(shared),

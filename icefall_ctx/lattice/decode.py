@@ -36,6 +36,7 @@ from icefall_ctx.lattice.rescore import (
 )
 from icefall_ctx.lattice.words import WordTime, word_confidences, word_frames
 from icefall_ctx.models.lm import LmState, LstmLm
+from icefall_ctx.text.splitting import WordSplitter
 from icefall_ctx.text.tokenizer import UNK_ID, Tokenizer
 
 # method -> what it needs beside the graph
@@ -55,8 +56,10 @@ class LatticeOptions:
     """Pruning, sampling and score scales; tune ``scales`` on dev, never on test.
 
     Attributes:
-      first_lm_scale: of G inside HLG during the first pass.
-      scales: of ``lm`` (n-gram), ``attention`` and ``lstm`` scores beside the acoustic one.
+      first_lm_scale: of G inside HLG during the first pass; n-best lists are drawn with it.
+      scales: of ``lm`` (n-gram), ``attention`` and ``lstm`` scores beside the acoustic one, with
+        which a second pass ranks.
+      keep_nbest: n-best lists also where the method needs the best path only, to tune scales on.
       max_arcs: of a lattice, first pass or rescored; larger ones are pruned, the utterance named.
       subsampling_seconds: seconds an output frame, for word times.
     """
@@ -69,6 +72,7 @@ class LatticeOptions:
         default_factory=lambda: {"acoustic": 1.0, "lm": 1.0, "attention": 1.0, "lstm": 0.5}
     )
     max_arcs: int = 200_000
+    keep_nbest: bool = False
     subsampling_seconds: float = 0.04
 
 
@@ -118,17 +122,24 @@ class LatticeDecoder:
     ):
         require_k2()
         check_graph(graph, tokenizer.vocab_size, tokenizer.fingerprint, "decoding graph")
-        self.tokenizer, self.lexicon, self.options = tokenizer, lexicon, options
+        self.tokenizer, self.lexicon = tokenizer, lexicon
         self.decoder, self.lm = decoder, lm
-        self.graph = _with_lm_scores(graph, options.first_lm_scale)
         self.g = BackoffG(g) if g is not None else None
-        self._partial: Optional[k2.Fsa] = None
+        self.graph = graph
+        self._split = WordSplitter(tokenizer.pieces)
+        self.use(options)
         self._check_words()
         if lm is not None and lm.vocab_size != tokenizer.vocab_size:
             raise InputError(
                 f"language model of {lm.vocab_size} tokens, model of {tokenizer.vocab_size}: "
                 "train it with the tokenizer of the model"
             )
+
+    def use(self, options: LatticeOptions) -> None:
+        """Decode with other options from now on, with tuned scales for example."""
+        self.options = options
+        self.graph = _with_lm_scores(self.graph, options.first_lm_scale)
+        self._partial: Optional[k2.Fsa] = None
 
     def _check_words(self) -> None:
         """Lexicon, HLG and G must share one word list."""
@@ -232,12 +243,15 @@ class LatticeDecoder:
         lm_scale, pruned = options.first_lm_scale, False
         # The recipes of icefall rescore the lattice with G before the neural models read it.
         if method in ("whole-lattice-rescoring", "attention-decoder", "lstm-lm") and self.g:
-            new_scale = options.scales.get("lm", 1.0)
+            # N-best lists do not depend on the scales that then rank them: what was tuned on
+            # such lists holds for them.
+            whole = method == "whole-lattice-rescoring"
+            new_scale = options.scales.get("lm", 1.0) if whole else lm_scale
             lattice, pruned = rescore_lattice(
                 lattice, self.g, lm_scale, new_scale, options.max_arcs
             )
             lm_scale = new_scale
-        if method in ("1best", "whole-lattice-rescoring"):
+        if method in ("1best", "whole-lattice-rescoring") and not options.keep_nbest:
             hypotheses = [best_hypothesis(lattice, lm_scale)]
         else:
             hypotheses = nbest(lattice, options.num_paths, options.nbest_scale, lm_scale)
@@ -259,6 +273,7 @@ class LatticeDecoder:
         tuned = self.options.scales
         if method == "nbest-rescoring":
             add_ngram_scores(hypotheses, self.g)
+        if method in ("nbest-rescoring", "attention-decoder", "lstm-lm"):
             scales["lm"] = tuned.get("lm", 1.0)
         if method in ("attention-decoder", "lstm-lm") and decoder_state is not None:
             add_attention_scores(hypotheses, self.decoder, decoder_state, row)
@@ -290,13 +305,16 @@ class LatticeDecoder:
         )
 
     def _word_times(self, best: Hypothesis, lattice: k2.Fsa) -> List[WordTime]:
+        confidences = word_confidences(lattice, best)
         if self.lexicon is None:
-            names = [self.tokenizer.pieces[w] for w in best.words]
-            spans = [(frame, frame + 1) for frame in best.word_frames]
+            pieces = self._split(best.tokens)
+            names = [self.tokenizer.decode(list(best.tokens[a:b])) for a, b in pieces]
+            spans = word_frames(best, pieces)
+            # a word is no surer than its least sure piece
+            confidences = [min(confidences[a:b]) for a, b in pieces]
         else:
             names = [self.lexicon.words[w] for w in best.words]
             spans = word_frames(best, self.lexicon.token_spans(best.words, best.tokens))
-        confidences = word_confidences(lattice, best)
         seconds = self.options.subsampling_seconds
         return [
             WordTime(name, first * seconds, (end - first) * seconds, confidence)

@@ -14,7 +14,7 @@ HOW_TO_GET_K2 = (
     "this method needs k2, which could not be imported ({error}): with torch 1.13.1 on Linux "
     "run 'pip install --no-deps -r local/requirements/k2.txt'; with another torch take the wheel "
     "built for it from https://k2-fsa.github.io/k2/installation/from_wheels.html; "
-    "or use a decoding method without lattices, such as ctc-greedy or attention"
+    "or use a decoding method without lattices, such as ctc-greedy or beam"
 )
 
 

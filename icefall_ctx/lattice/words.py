@@ -1,13 +1,13 @@
-"""Word times and confidences out of a hypothesis and its lattice, written as CTM."""
+"""Word times and confidences out of a hypothesis and its lattice."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from icefall_ctx.files import write_text
+from icefall_ctx.formats.ctm import CtmWord
 from icefall_ctx.lattice.intersect import per_arc
 from icefall_ctx.lattice.k2_import import k2
+from icefall_ctx.lattice.lexicon import UNK_WORD
 from icefall_ctx.lattice.nbest import Hypothesis
 
 NEARBY = 5  # frames: the same word, a little earlier or later, is the same event
@@ -59,21 +59,15 @@ def word_confidences(lattice: Optional[k2.Fsa], hypothesis: Hypothesis) -> List[
     return result
 
 
-def ctm_lines(
-    words: Iterable[WordTime], recording: str, channel: str = "1", offset: float = 0.0
-) -> List[str]:
-    """``recording channel start duration word confidence``; ``offset`` is the utterance's start."""
+def ctm_words(
+    words: Iterable[WordTime], recording: str, channel: str, offset: float = 0.0
+) -> List[CtmWord]:
+    """The words on the recording's clock; ``offset`` is where the utterance starts, seconds.
+
+    An unknown word has no text and is left out, as in the recognised text.
+    """
     return [
-        f"{recording} {channel} {offset + w.start:.2f} {w.duration:.2f} {w.word} {w.confidence:.3f}"
+        CtmWord(recording, channel, offset + w.start, w.duration, w.word, w.confidence)
         for w in words
+        if w.word != UNK_WORD
     ]
-
-
-def write_ctm(path: Path, lines: Iterable[str]) -> None:
-    """Write CTM lines sorted by recording, channel and time, as scoring tools want them."""
-
-    def order(line: str) -> Tuple[str, str, float]:
-        recording, channel, start = line.split()[:3]
-        return recording, channel, float(start)
-
-    write_text(path, "".join(f"{line}\n" for line in sorted(lines, key=order)))

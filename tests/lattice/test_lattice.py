@@ -35,7 +35,7 @@ from icefall_ctx.lattice.graphs import compile_hlg, token_graph  # noqa: E402
 from icefall_ctx.lattice.intersect import Beams, dense_lattices, prune_to  # noqa: E402
 from icefall_ctx.lattice.nbest import Hypothesis, nbest  # noqa: E402
 from icefall_ctx.lattice.rescore import rescore_lattice  # noqa: E402
-from icefall_ctx.lattice.words import ctm_lines, word_confidences  # noqa: E402
+from icefall_ctx.lattice.words import ctm_words, word_confidences  # noqa: E402
 
 WORDS = ["a", "ab", "abc", "cab", "bad", "day", "before", "for", "fore"]
 ALL = LatticeOptions(Beams(search=1e3, output=5.0, max_active=10**6))
@@ -243,7 +243,8 @@ def test_confidences_and_times_with_every_fusion_on(setup):
             assert starts == sorted(starts) and all(w.duration > 0 for w in result.words)
             assert all(w.start + w.duration <= n * 0.04 + 1e-9 for w in result.words)
             assert len(result.words) == len(result.hypotheses[0].words)
-    assert ctm_lines(results[0].words[:1], "rec", offset=3.0)[0].startswith("rec 1 3.")
+    [word] = ctm_words(results[0].words[:1], "rec", "1", offset=3.0)
+    assert word.start == pytest.approx(3.0 + results[0].words[0].start) and word.channel == "1"
 
 
 def test_attention_and_lm_scores_are_those_of_the_models(setup):

@@ -1,8 +1,10 @@
-"""CPU settings that have to be made before the first matrix product."""
+"""CPU settings that training and decoding on a CPU want."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -28,3 +30,26 @@ def fast_blas_on_amd(cpuinfo: Path = CPUINFO) -> bool:
         return False
     os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
     return True
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+MMAP_THRESHOLD = 32 << 20  # bytes; the most that glibc takes
+TRIM_THRESHOLD = 1 << 30
+
+
+def keep_freed_memory() -> bool:
+    """Let freed tensors be used again instead of going back to the system.
+
+    A training step frees all its activations at its end.  With glibc's defaults they are unmapped and
+    faulted in again in every step, a sixth of the time of a small model on a virtual machine.
+
+    Returns:
+      Whether the C library took the settings: only glibc has them.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    settings = ((M_MMAP_THRESHOLD, MMAP_THRESHOLD), (M_TRIM_THRESHOLD, TRIM_THRESHOLD))
+    return all([mallopt(name, value) for name, value in settings])

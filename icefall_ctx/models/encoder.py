@@ -54,6 +54,28 @@ class Conv2dSubsampling(nn.Module):
         x = self.conv(x.unsqueeze(1))  # (N, channels, T', C')
         return self.out(x.transpose(1, 2).flatten(2))
 
+    def fits(self, weight: Optional[Tensor]) -> bool:
+        """Whether it is ``out.weight`` of a layer of the same size with fewer features."""
+        if weight is None or weight.size(0) != self.out.out_features:
+            return False
+        fewer = weight.size(1) < self.out.in_features
+        return fewer and weight.size(1) % self.conv[0].out_channels == 0
+
+    def widened(self, weight: Tensor) -> Tensor:
+        """``out.weight`` for this layer out of that of one with fewer features.
+
+        More features at the end add columns C' after those of the narrow layer, which see what
+        they saw; with zeros in the new ones both layers compute the same.
+
+        Args:
+          weight: (d, channels * C'), C' at most this layer's.
+        """
+        dim, channels = self.out.out_features, self.conv[0].out_channels
+        wide = self.out.weight.new_zeros(dim, channels, self.out.in_features // channels)
+        narrow = weight.view(dim, channels, -1)
+        wide[..., : narrow.size(2)] = narrow
+        return wide.flatten(1)
+
 
 MIN_FRAMES = 7  # the fewest input frames that leave one after subsampling
 

@@ -23,6 +23,7 @@ from icefall_ctx.config import ModelConfig, load_config
 from icefall_ctx.errors import InputError
 from icefall_ctx.files import atomic_path
 from icefall_ctx.models.asr import AsrModel, build_model
+from icefall_ctx.models.encoder import Conv2dSubsampling
 from icefall_ctx.text.tokenizer import Tokenizer
 
 Checkpoint = Dict[str, Any]
@@ -204,7 +205,8 @@ def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]
     """Start ``model`` from a trained model that lacks some of its modules.
 
     A module is either in the checkpoint whole or not at all, and nothing in the checkpoint is
-    without a place.  A model without a word memory becomes the baseline of one with it.
+    without a place.  A model without a word memory becomes the baseline of one with it, and one
+    without speaker features starts as if it did not hear them.
 
     Args:
       path: a checkpoint, or an experiment's folder: the mean of its best three epochs.
@@ -221,6 +223,8 @@ def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]
     fresh_memory = has_memory and not any(name.startswith(BASELINE) for name in state)
     if fresh_memory:
         state = {as_baseline(name): value for name, value in state.items()}
+    if isinstance(model, AsrModel) and model.config.speaker_features != "none":
+        _add_speaker_columns(model, state)
     expected = model.state_dict()
     new = sorted({_module(name) for name in expected} - {_module(name) for name in state})
     rest = {name: value for name, value in expected.items() if _module(name) not in new}
@@ -232,6 +236,14 @@ def init_from(model: nn.Module, path: Path, vocab_fingerprint: str) -> List[str]
         model.decoder.start_from_baseline()
     logging.info("started from %s; new modules: %s", path, ", ".join(new) or "none")
     return new
+
+
+def _add_speaker_columns(model: nn.Module, state: State) -> None:
+    """Give a baseline's input layer zeros for the i-vector that it has never seen."""
+    for name, module in model.named_modules():
+        weight = state.get(f"{name}.out.weight")
+        if isinstance(module, Conv2dSubsampling) and module.fits(weight):
+            state[f"{name}.out.weight"] = module.widened(weight)
 
 
 BASELINE = "decoder.baseline."

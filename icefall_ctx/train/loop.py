@@ -22,6 +22,7 @@ from icefall_ctx.config import (
     parse_configs,
     save_configs,
 )
+from icefall_ctx.cpu import keep_freed_memory
 from icefall_ctx.data.datamodule import AsrDataModule
 from icefall_ctx.data.statistics import feature_statistics
 from icefall_ctx.errors import InputError
@@ -131,6 +132,7 @@ def train(
     """
     if train_config.num_threads:
         torch.set_num_threads(train_config.num_threads)
+    keep_freed_memory()
     data = datamodule or AsrDataModule.from_config(data_config, model_config, train_config.seed)
     model_config = with_tokenizer(model_config, data.tokenizer)
     check_same_experiment(train_config.exp_dir, model_config)

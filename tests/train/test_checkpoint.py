@@ -201,6 +201,28 @@ def test_context_models_start_from_a_baseline(tmp_path, encoder, context, caplog
             ckpt.init_from(build_model(dataclasses.replace(plain, **wrong)), path, "f")
 
 
+@pytest.mark.parametrize("encoder", ["conformer", "lstm"])
+def test_speaker_features_start_unheard(tmp_path, encoder):
+    """A model with i-vectors that starts from a baseline computes what the baseline does."""
+    import dataclasses
+
+    torch.manual_seed(0)
+    plain = tiny_model(encoder=encoder, vocab_size=9, vocab_fingerprint="f")
+    baseline = build_model(plain).eval()
+    path = tmp_path / "epoch-9.pt"
+    ckpt.save_checkpoint(path, {"model": baseline.state_dict(), "config": ckpt.plain(plain)})
+    config = dataclasses.replace(plain, speaker_features="ivector", speaker_dim=13)
+    model = build_model(config).eval()
+    ckpt.init_from(model, path, "f")
+    features, lens = torch.randn(2, 50, plain.feature_dim), torch.tensor([50, 31])
+    narrow = baseline.encoder(baseline.encoder_input(features, lens, None, None), lens)
+    for speaker in (torch.zeros(2, 13), torch.randn(2, 13)):
+        wide = model.encoder(model.encoder_input(features, lens, speaker, None), lens)
+        torch.testing.assert_close(wide.out, narrow.out, rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="other shape"):
+        ckpt.init_from(build_model(dataclasses.replace(config, dim=24)), path, "f")
+
+
 def test_part_of_a_module_is_not_a_new_module(tmp_path):
     model = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})
     state = {k: v for k, v in model.state_dict().items() if k != "a.bias"}

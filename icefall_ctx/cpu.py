@@ -40,8 +40,9 @@ TRIM_THRESHOLD = 1 << 30
 def keep_freed_memory() -> bool:
     """Let freed tensors be used again instead of going back to the system.
 
-    A training step frees all its activations at its end.  With glibc's defaults they are unmapped and
-    faulted in again in every step, a sixth of the time of a small model on a virtual machine.
+    A training step frees all its activations at its end.  With glibc's defaults they are
+    unmapped and faulted in again in every step: a sixth of the time of a small model on a
+    virtual machine.
 
     Returns:
       Whether the C library took the settings: only glibc has them.

@@ -54,8 +54,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_freed_tensors_are_used_again():
     """The tensors of a step cost no page faults in the steps after it."""
     faults = {
-        mode: int(subprocess.run([sys.executable, "-c", FAULTS, mode], capture_output=True,
-                                 text=True, check=True).stdout)
+        mode: int(
+            subprocess.run(
+                [sys.executable, "-c", FAULTS, mode], capture_output=True, text=True, check=True
+            ).stdout
+        )
         for mode in ("keep", "return")
     }
     assert faults["keep"] < 1000 < faults["return"], faults

@@ -16,7 +16,8 @@ def fast_blas_on_amd(cpuinfo: Path = CPUINFO) -> bool:
 
     The MKL inside torch 1.13 takes its slowest kernels where the processor is not Intel's: matrix
     products were 3 to 4 times slower on an AMD EPYC.  MKL reads the variable at its first
-    call, so this may follow ``import torch``.  Newer MKL ignores it.  A value that is set already stays.
+    call, so this may follow ``import torch``.  Newer MKL ignores it.
+    A value that is set already stays.
 
     Returns:
       Whether the processor is one for which the variable is (now) set.

@@ -18,7 +18,8 @@ normalizer=${normalizer:-none}
 lm_parts=${lm_parts:-train}           # transcripts that the n-gram sees
 lm_text=${lm_text:-}                  # more text for it, one sentence a line
 ivector_options=${ivector_options:-}  # of stage 7, see icefall-ctx ivector train --help
-ngram_order=${ngram_order:-3}
+ngram_order=${ngram_order:-3}         # of the n-gram inside HLG
+rescoring_order=${rescoring_order:-4} # of the one that rescores lattices
 num_jobs=${num_jobs:-2}
 
 set -euo pipefail
@@ -180,12 +181,16 @@ prepare_lm_text() {
 
 compile_graphs() {
   if [ "$unit" = char ]; then log "characters have no lexicon: no HLG"; return 0; fi
-  local dir arpa="data/lm/G_${ngram_order}_gram.arpa"
+  local dir order
   dir=$(lang_dir)
   python "$root/local/prepare_lexicon.py" data/lm/train.txt --lang-dir "$dir"
-  python "$root/local/train_ngram.py" data/lm/train.txt --lang-dir "$dir" \
-    --order "$ngram_order" --output "$arpa"
-  python "$root/local/compile_hlg.py" --lang-dir "$dir" --arpa "$arpa"
+  for order in "$ngram_order" "$rescoring_order"; do
+    python "$root/local/train_ngram.py" data/lm/train.txt --lang-dir "$dir" \
+      --order "$order" --output "data/lm/G_${order}_gram.arpa"
+  done
+  python "$root/local/compile_hlg.py" --lang-dir "$dir" \
+    --arpa "data/lm/G_${ngram_order}_gram.arpa" \
+    --rescoring-arpa "data/lm/G_${rescoring_order}_gram.arpa"
 }
 
 # The extractor learns from the first part; --config conf/*-ivector.yaml reads data/ivector.

@@ -127,8 +127,9 @@ def heard(exp_dir: Path, method: str, history: str):
     opened = Experiment.open(config)
     opened.recogniser.lattice.start(keep_nbest=True)
     decoded = opened.decode(opened.module.read_cuts(TEST), check_history(config, opened.recogniser))
-    lists = {k: [h.scores for h in r.hypotheses] for k, r in opened.recogniser.lattice.found.items()}
-    return [(u.utt_id, u.hyp, lists[u.utt_id]) for u in decoded.utterances]
+    found = opened.recogniser.lattice.found
+    lists = [[h.scores for h in found[u.utt_id].hypotheses] for u in decoded.utterances]
+    return [(u.utt_id, u.hyp, scores) for u, scores in zip(decoded.utterances, lists)]
 
 
 @pytest.mark.parametrize("method", ["1best", "nbest-rescoring", "attention-decoder", "lstm-lm"])

@@ -292,9 +292,9 @@ class DecodeConfig:
     search_beam: float = option(15.0, "lattice methods: beam of the first pass", low=0)
     output_beam: float = option(5.0, "lattice methods: beam of the lattice", low=0)
     num_paths: int = option(100, "lattice methods: paths drawn for an n-best list", low=1)
-    nbest_scale: Optional[float] = option(
-        None, "lattice methods: scores are multiplied by it to draw paths, less is more varied; "
-        "default: 0.5, and 1 for --graph ctc, of whose many paths few are good", low=0,
+    nbest_scale: float = option(
+        0.0, "lattice methods: scores are multiplied by it to draw paths, less is more varied; "
+        "0: 0.5, and 1 for --graph ctc, of whose many paths few are good", low=0,
     )
     memory: Optional[Path] = option(None, "word list for the memory, one entry a line, or .jsonl")
     words: str = option("", "entries for the memory, separated by commas")

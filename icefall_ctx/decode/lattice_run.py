@@ -109,9 +109,7 @@ def open_search(
 
     lang_dir = Path(data.lang_dir if config.lang_dir is None else config.lang_dir)
     beams = Beams(config.search_beam, config.output_beam)
-    nbest_scale = config.nbest_scale
-    if nbest_scale is None:
-        nbest_scale = 1.0 if config.graph == "ctc" else 0.5
+    nbest_scale = config.nbest_scale or (1.0 if config.graph == "ctc" else 0.5)
     options = LatticeOptions(beams, config.num_paths, nbest_scale)
     graph, lexicon = _graph(config, lang_dir, tokenizer)
     g = None if lexicon is None else _rescoring_g(config, lang_dir, lexicon)

@@ -29,7 +29,8 @@ class LatticeSearch:
       scales: what ranks, by name; ``source`` says where they come from.
 
     Attributes:
-      found: results by utterance since :meth:`start`, without their lattices.
+      found: results by utterance since :meth:`start`, without their lattices; None before, so
+        that a call that never ends keeps nothing.
       lattice_dir: where lattices are written as soon as they are there; None: nowhere.
     """
 
@@ -37,7 +38,7 @@ class LatticeSearch:
         self, decoder: LatticeDecoder, method: str, scales: Dict[str, float], source: str
     ) -> None:
         self.decoder, self.method = decoder, method
-        self.found: Dict[str, LatticeResult] = {}
+        self.found: Optional[Dict[str, LatticeResult]] = None
         self.lattice_dir: Optional[Path] = None
         self.use(scales, source)
 
@@ -75,8 +76,9 @@ class LatticeSearch:
             lm_state=lm_state,
             references=batch.texts if self.method == "nbest-oracle" else None,
         )
-        for result in results:
-            self._keep(result)
+        if self.found is not None:
+            for result in results:
+                self._keep(result)
         return [[as_hypothesis(result)] for result in results]
 
     def _keep(self, result: LatticeResult) -> None:

@@ -25,7 +25,8 @@ from icefall_ctx.data.dataset import (
 )
 from icefall_ctx.data.history import link_of
 from icefall_ctx.decode.beam import Hypothesis
-from icefall_ctx.decode.run import Experiment, recognised_text
+from icefall_ctx.decode.output import recognised_text
+from icefall_ctx.decode.run import Experiment
 from icefall_ctx.decode.session import ConversationSession
 from icefall_ctx.errors import InputError
 from icefall_ctx.features.extractor import FRAME_SHIFT

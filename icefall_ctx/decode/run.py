@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import resource
 import sys
 import time
 from collections import Counter
@@ -22,46 +20,18 @@ from icefall_ctx.data.conversation import ConversationIndex
 from icefall_ctx.data.datamodule import AsrDataModule
 from icefall_ctx.data.history import link_of
 from icefall_ctx.decode import lattice_run
-from icefall_ctx.decode.beam import BeamOptions, Hypothesis
+from icefall_ctx.decode.beam import BeamOptions
 from icefall_ctx.decode.history_source import HistorySource
 from icefall_ctx.decode.methods import LATTICE_METHODS, METHODS, uses_lm
+from icefall_ctx.decode.output import Decoded, add_missing, collect, write_results
 from icefall_ctx.decode.recogniser import Recogniser, RecogniserOptions
 from icefall_ctx.decode.session import ConversationSession
 from icefall_ctx.decode.word_options import Words, open_words, write_words
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import write_text
 from icefall_ctx.models.asr import AsrModel, with_baseline
-from icefall_ctx.score.report import evaluate
-from icefall_ctx.score.results import (
-    result_paths,
-    store_transcripts,
-    write_error_stats,
-    write_summary,
-)
-from icefall_ctx.score.wer import Utterance
 from icefall_ctx.text.normalize import get_normalizer
 from icefall_ctx.text.tokenizer import Tokenizer
 from icefall_ctx.train.checkpoint import load_model
-
-
-@dataclass
-class Decoded:
-    """Results of one test set.
-
-    Attributes:
-      utterances: in the order they were decoded.
-      confidences: by utt_id.
-      audio_seconds, seconds: of speech, and what decoding it took, loading of features included.
-    """
-
-    utterances: List[Utterance] = field(default_factory=list)
-    confidences: Dict[str, float] = field(default_factory=dict)
-    audio_seconds: float = 0.0
-    seconds: float = 0.0
-
-    @property
-    def real_time_factor(self) -> float:
-        return self.seconds / self.audio_seconds if self.audio_seconds else float("nan")
 
 
 def decode_cuts(
@@ -91,110 +61,13 @@ def decode_cuts(
         batch = batch.to(device)
         source.replace_scores(rows)
         results = recogniser.recognise(batch, rows, source.histories(batch, rows))
-        _collect(decoded, batch, results, tokenizer)
+        collect(decoded, batch, results, tokenizer)
         seen.update(batch.conv_ids)
         for conv_id in batch.conv_ids:
             if seen[conv_id] >= turns[conv_id]:
                 del sessions[conv_id]
     decoded.seconds = time.perf_counter() - start
     return decoded
-
-
-def _collect(
-    decoded: Decoded, batch: Batch, results: List[List[Hypothesis]], tokenizer: Tokenizer
-) -> None:
-    for row, nbest in enumerate(results):
-        utt_id = batch.utt_ids[row]
-        decoded.utterances.append(
-            Utterance(
-                utt_id,
-                batch.texts[row].split(),
-                recognised_text(nbest[0], tokenizer).split(),
-                batch.conv_ids[row],
-                batch.speakers[row],
-                batch.sides[row],
-                batch.turns[row],
-            )
-        )
-        decoded.confidences[utt_id] = nbest[0].confidence
-    decoded.audio_seconds += sum(batch.durations)
-
-
-def recognised_text(hypothesis: Hypothesis, tokenizer: Tokenizer) -> str:
-    """The words of a search over words, else what the tokens spell."""
-    if hypothesis.text is not None:
-        return hypothesis.text
-    return tokenizer.decode(hypothesis.tokens)
-
-
-def add_missing(decoded: Decoded, cuts: Sequence[Cut], normalize: Any) -> None:
-    """Utterances that could not be decoded count as deleted, and are named."""
-    done = {utterance.utt_id for utterance in decoded.utterances}
-    for cut in cuts:
-        utt_id = link_of(cut, "utt_id")
-        if utt_id not in done:
-            logging.warning("%s: no output; its words count as deleted", utt_id)
-            sup = cut.supervisions[0]
-            words = normalize(sup.text or "").split()
-            side = str((sup.custom or {}).get("side", ""))
-            decoded.utterances.append(
-                Utterance(
-                    utt_id,
-                    words,
-                    None,
-                    link_of(cut, "conv_id"),
-                    sup.speaker or "",
-                    side,
-                    link_of(cut, "turn"),
-                )
-            )
-
-
-def write_results(
-    decoded: Decoded,
-    folder: Path,
-    test_set: str,
-    suffix: str,
-    config: DecodeConfig,
-    lattices: Optional[Dict[str, Any]] = None,
-) -> float:
-    """recogs, errs, wer-summary, and a report as text and JSON.  Returns the main rate.
-
-    Args:
-      lattices: what a lattice method adds to the report.
-    """
-    paths = result_paths(folder, test_set, suffix)
-    store_transcripts(paths.recogs, decoded.utterances)
-    write_error_stats(paths.errs, decoded.utterances)
-    rules = "" if config.normalizer == "none" else config.normalizer
-    report = evaluate(
-        decoded.utterances, name=test_set, unit=config.unit, rules=rules, seed=config.seed
-    )
-    cost = dict(
-        method=config.method,
-        real_time_factor=decoded.real_time_factor,
-        audio_seconds=decoded.audio_seconds,
-        peak_memory_mb=peak_memory_mb(),
-    )
-    text = (
-        f"{report.text()}real-time factor {decoded.real_time_factor:.3f}, "
-        f"{decoded.audio_seconds:.0f} s of speech, peak memory {cost['peak_memory_mb']:.0f} MB\n"
-    )
-    if lattices is not None:
-        text += lattice_run.details_text(lattices)
-    stem = f"report-{test_set}-{suffix}"
-    write_text(folder / f"{stem}.txt", text)
-    details = dict(report.to_dict(), **cost, **(lattices or {}))
-    write_text(folder / f"{stem}.json", json.dumps(details, indent=2) + "\n")
-    write_summary(paths.summary, {suffix: 100 * report.main.total.rate})
-    print(text)
-    return report.main.total.rate
-
-
-def peak_memory_mb() -> float:
-    """The most main memory that this process has held so far, in MB of 2^20 bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # bytes there, KiB on Linux
 
 
 def recogniser_options(config: DecodeConfig, data: DataConfig) -> RecogniserOptions:

@@ -184,7 +184,9 @@ def test_tuning_finds_the_scale_with_the_fewest_errors_on_dev():
 
 
 def opened(exp_dir: Path, **options) -> LatticeSearch:
-    return Experiment.open(config_of(exp_dir, **options)).recogniser.lattice
+    search = Experiment.open(config_of(exp_dir, **options)).recogniser.lattice
+    search.start()
+    return search
 
 
 def rows(search: LatticeSearch, sentences):

@@ -138,14 +138,25 @@ class HistoryEncoder(nn.Module):
         return self.norm(x)
 
 
+GATE_START = 0.5  # g
+
+
 class GatedHistoryAttention(nn.Module):
-    """``x + has_history * tanh(g) * MultiHead(LN(x), H, H)``, ``g = 0`` at the start (A3b)."""
+    """``x + has_history * tanh(g) * MultiHead(LN(x), H, H)``, shut at the start (A3b).
+
+    It is the output projection of the attention that starts at zero and not ``g``: a baseline
+    with history attention added computes what it did before, and learning opens it at once.
+    With ``g = 0`` at the start the projections learn in a direction that turns round with every
+    change of sign of ``g``, and a model that has little to gain stays shut for good.
+    """
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(dim)
         self.attention = MultiHead(dim, heads, dropout)
-        self.gate = nn.Parameter(torch.zeros(()))
+        nn.init.zeros_(self.attention.out.weight)
+        nn.init.zeros_(self.attention.out.bias)
+        self.gate = nn.Parameter(torch.tensor(GATE_START))
 
     def keys_values(self, encoded: Tensor) -> Tuple[Tensor, Tensor]:
         return self.attention.keys_values(encoded)

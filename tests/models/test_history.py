@@ -6,9 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_inputs import small_model
+from model_inputs import small_config, small_model
 
 from icefall_ctx.data.batch import TokenHistory, cap_history
+from icefall_ctx.models.asr import build_model
 from icefall_ctx.models.attention import sinusoids
 
 SENTENCES = [[[3, 4, 5], [6, 7], [8, 3]], [[5, 5, 5, 6]], [], [[4], [3, 8, 7, 6]]]
@@ -62,19 +63,28 @@ def test_no_history_is_exactly_zero(kind):
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_a_closed_gate_changes_nothing(norm_first):
-    """A trained baseline with history attention added gives its own output, exactly."""
-    context = small_model(text_context="attention", norm_first=norm_first)
+@pytest.mark.parametrize("shut", ["fresh", "gate"])
+def test_shut_history_attention_changes_nothing(norm_first, shut):
+    """A trained baseline with history attention added gives its own output, exactly; and what
+    shuts it can learn to open."""
+    options = dict(text_context="attention", norm_first=norm_first)
+    context = small_model(**options)
+    if shut == "fresh":
+        context = build_model(small_config(**options)).eval()
     baseline = small_model(norm_first=norm_first)
     missing = context.load_state_dict(baseline.state_dict(), strict=False)
     assert not missing.unexpected_keys
-    for layer in context.decoder.layers:
-        layer.history.gate.data.zero_()
+    history = [layer.history for layer in context.decoder.layers]
+    if shut == "gate":
+        for module in history:
+            module.gate.data.zero_()
     audio, lens = torch.randn(4, 6, 16), torch.tensor([6, 5, 4, 3])
     opened = context.decoder(TOKENS, context.decoder.prepare(audio, lens, history_of(SENTENCES)))
     assert torch.equal(opened, baseline.decoder(TOKENS, baseline.decoder.prepare(audio, lens)))
     opened.sum().backward()
-    assert all(layer.history.gate.grad != 0 for layer in context.decoder.layers)
+    for module in history:
+        shutter = module.gate if shut == "gate" else module.attention.out.weight
+        assert shutter.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("kind", ["conditional", "attention"])

@@ -164,8 +164,8 @@ def _storage_beside(output: Path) -> Path:
 def inspect(path: Path, picture: Optional[Path], max_vectors: int) -> None:
     """Describe PATH, an extractor (*.pt) or a manifest with i-vectors.
 
-    For a manifest: the equal error rate of cosine scoring over all pairs of utterances, same
-    speaker against different speakers.
+    For a manifest: the equal error rate of cosine scoring, same speaker against different
+    speakers, over all pairs of utterances of different conversations.
     """
     if path.suffix == ".pt":
         from icefall_ctx.features.ivector.extractor import IvectorExtractor
@@ -184,12 +184,16 @@ def _inspect_manifest(path: Path, picture: Optional[Path], max_vectors: int) -> 
 
     cuts, problems = load_cuts(path), ProblemLog()
     vectors = vectors_of(cuts, problems)
-    speakers = {s.id: s.speaker for cut in cuts for s in cut.supervisions if s.speaker}
-    known = [id_ for id_ in vectors if id_ in speakers]
-    matrix, names = torch.stack([vectors[i] for i in known]), [speakers[i] for i in known]
+    turns = {s.id: s for cut in cuts for s in cut.supervisions if s.speaker}
+    known = [turns[id_] for id_ in vectors if id_ in turns]
+    matrix, names = torch.stack([vectors[s.id] for s in known]), [s.speaker for s in known]
     click.echo(f"{path}: {len(known)} vectors of {matrix.shape[1]}, {len(set(names))} speakers")
-    error_rate = speaker_error_rate(matrix, names, max_vectors=max_vectors)
-    click.echo(str(error_rate))
+    calls = [(s.custom or {}).get("conv_id", s.recording_id) for s in known]
+    several = len(set(calls)) > 1
+    error_rate = speaker_error_rate(
+        matrix, names, calls if several else None, max_vectors=max_vectors
+    )
+    click.echo(f"{error_rate}{', of different conversations' if several else ''}")
     if picture is not None:
         draw(matrix, names, picture, f"{path.name}: {error_rate}")
         click.echo(f"{picture}: written")

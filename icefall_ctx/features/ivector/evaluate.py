@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Optional, Sequence, Union
+from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -54,26 +54,48 @@ def equal_error_rate(scores: Tensor, same: Tensor) -> EqualErrorRate:
 
 
 def speaker_pairs(
-    vectors: Tensor, speakers: Sequence[str], max_vectors: int = 3000, seed: int = 0
-) -> tuple:
-    """Cosine scores (P,) of all pairs of ``vectors`` (N, R), and whether the speaker is the same.
+    vectors: Tensor,
+    speakers: Sequence[str],
+    conversations: Optional[Sequence[str]] = None,
+    max_vectors: int = 3000,
+    seed: int = 0,
+) -> Tuple[Tensor, Tensor]:
+    """Cosine scores (P,) of pairs of ``vectors`` (N, R), and whether the speaker is the same.
 
-    Of more than ``max_vectors`` vectors a random choice is compared.
+    Args:
+      conversations: of every vector.  With them no pair is of one conversation, whose line, noise
+        and, in mode ``online``, very speech both vectors would share; without, all are compared.
+      max_vectors: of more vectors a random choice is compared.
     """
+    chosen = torch.arange(len(vectors))
     if len(vectors) > max_vectors:
         generator = torch.Generator().manual_seed(seed)
         chosen = torch.randperm(len(vectors), generator=generator)[:max_vectors]
-        vectors, speakers = vectors[chosen], [speakers[k] for k in chosen.tolist()]
-    names = {name: k for k, name in enumerate(sorted(set(speakers)))}
-    label = torch.tensor([names[s] for s in speakers])
-    unit = torch.nn.functional.normalize(vectors.double(), dim=1)
+    unit = torch.nn.functional.normalize(vectors[chosen].double(), dim=1)
     rows, columns = torch.triu_indices(len(unit), len(unit), offset=1)
-    return (unit @ unit.T)[rows, columns], label[rows] == label[columns]
+    label = _numbers(speakers)[chosen]
+    scores, same = (unit @ unit.T)[rows, columns], label[rows] == label[columns]
+    if conversations is None:
+        return scores, same
+    call = _numbers(conversations)[chosen]
+    apart = call[rows] != call[columns]
+    return scores[apart], same[apart]
 
 
-def speaker_error_rate(vectors: Tensor, speakers: Sequence[str], **options) -> EqualErrorRate:
+def _numbers(names: Sequence[str]) -> Tensor:
+    """(N,) equal where names are."""
+    known = {name: number for number, name in enumerate(sorted(set(names)))}
+    return torch.tensor([known[name] for name in names])
+
+
+def speaker_error_rate(
+    vectors: Tensor,
+    speakers: Sequence[str],
+    conversations: Optional[Sequence[str]] = None,
+    **options,
+) -> EqualErrorRate:
     """Equal error rate of cosine scoring over the pairs of :func:`speaker_pairs`."""
-    return equal_error_rate(*speaker_pairs(vectors, speakers, **options))
+    return equal_error_rate(*speaker_pairs(vectors, speakers, conversations, **options))
 
 
 def projection(vectors: Tensor, speakers: Optional[Sequence[str]] = None) -> Tensor:

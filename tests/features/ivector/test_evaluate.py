@@ -53,6 +53,9 @@ def test_pairs_and_sampling():
     assert len(scores) == 6 and int(same.sum()) == 1 and float(scores.abs().max()) == 0
     scores, _ = speaker_pairs(vectors, ["a", "a", "b", "c"], max_vectors=3)
     assert len(scores) == 3
+    calls = ["x", "x", "x", "y"]
+    scores, same = speaker_pairs(torch.eye(4), ["a", "a", "b", "a"], calls)
+    assert same.tolist() == [True, True, False]  # with the last one alone
     zero, _ = speaker_pairs(torch.zeros(2, 3), ["a", "b"])
     assert zero.tolist() == [0.0]
 

@@ -26,6 +26,7 @@ class Supervision:
     side: str = ""
     turn: int = -1
     line: int = 0
+    snr: Optional[float] = None  # dB
 
 
 def read_supervisions(path: Pathlike, log: Optional[ProblemLog] = None) -> List[Supervision]:
@@ -87,4 +88,5 @@ def _supervision(item: Dict[str, Any], number: int, offset: float) -> Supervisio
         side=str(custom.get("side") or ""),
         turn=int(custom.get("turn", -1)),
         line=number,
+        snr=None if custom.get("snr") is None else float(custom["snr"]),
     )

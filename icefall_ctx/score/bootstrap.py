@@ -68,8 +68,8 @@ def bootstrap_interval(
 
 
 def paired_difference(
-    errors_a: Sequence[int],
-    errors_b: Sequence[int],
+    errors_a: Sequence[float],
+    errors_b: Sequence[float],
     words: Sequence[int],
     *,
     resamples: int = 10000,

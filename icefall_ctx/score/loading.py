@@ -129,7 +129,8 @@ def _load_lhotse(result: Transcripts, log: ProblemLog, encoding: str) -> None:
 
 
 def _detail(item: Supervision) -> Utterance:
-    return Utterance(item.utt_id, [], [], item.conv_id, item.speaker, item.side, item.turn)
+    place = (item.conv_id, item.speaker, item.side, item.turn, item.snr)
+    return Utterance(item.utt_id, [], [], *place)
 
 
 def _segment(item: Supervision) -> StmSegment:

@@ -32,6 +32,7 @@ class Utterance:
     speaker: str = ""
     side: str = ""
     turn: int = -1  # position in the conversation from 0; -1: unknown
+    snr: Optional[float] = None  # dB
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Optional
 
 import click
 
-from icefall_ctx.errors import ProblemLog
+from icefall_ctx.errors import InputError, ProblemLog
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _CUTS = click.argument("cuts", type=_FILE)
@@ -165,7 +165,9 @@ def inspect(path: Path, picture: Optional[Path], max_vectors: int) -> None:
     """Describe PATH, an extractor (*.pt) or a manifest with i-vectors.
 
     For a manifest: the equal error rate of cosine scoring, same speaker against different
-    speakers, over all pairs of utterances of different conversations.
+    speakers, over all pairs of different conversations; of all turns, of each side, and with the
+    mean of a speaker's turns in a conversation in place of single turns.  Only conversations that
+    the extractor was not trained on say how good it is.
     """
     if path.suffix == ".pt":
         from icefall_ctx.features.ivector.extractor import IvectorExtractor
@@ -178,7 +180,7 @@ def inspect(path: Path, picture: Optional[Path], max_vectors: int) -> None:
 def _inspect_manifest(path: Path, picture: Optional[Path], max_vectors: int) -> None:
     import torch
 
-    from icefall_ctx.features.ivector.evaluate import draw, speaker_error_rate
+    from icefall_ctx.features.ivector.evaluate import draw, one_vector_a_speaker
     from icefall_ctx.features.ivector.kaldi_io import vectors_of
     from icefall_ctx.features.ivector.stage import load_cuts
 
@@ -186,19 +188,49 @@ def _inspect_manifest(path: Path, picture: Optional[Path], max_vectors: int) -> 
     vectors = vectors_of(cuts, problems)
     turns = {s.id: s for cut in cuts for s in cut.supervisions if s.speaker}
     known = [turns[id_] for id_ in vectors if id_ in turns]
+    if not known:
+        raise InputError(f"{path}: no supervision with an i-vector names its speaker")
     matrix, names = torch.stack([vectors[s.id] for s in known]), [s.speaker for s in known]
     click.echo(f"{path}: {len(known)} vectors of {matrix.shape[1]}, {len(set(names))} speakers")
-    calls = [(s.custom or {}).get("conv_id", s.recording_id) for s in known]
-    several = len(set(calls)) > 1
-    error_rate = speaker_error_rate(
-        matrix, names, calls if several else None, max_vectors=max_vectors
-    )
-    click.echo(f"{error_rate}{', of different conversations' if several else ''}")
+    if one_vector_a_speaker(matrix, names):
+        click.echo(
+            "every speaker has one vector only (--mode speaker): pairs of one speaker tell nothing"
+            "; inspect the vectors of --mode utterance"
+        )
+    else:
+        _print_error_rates(matrix, known, max_vectors)
     if picture is not None:
-        draw(matrix, names, picture, f"{path.name}: {error_rate}")
+        draw(matrix, names, picture, path.name)
         click.echo(f"{picture}: written")
     if len(problems):
         click.echo(problems.summary())
+
+
+def _print_error_rates(matrix, supervisions: list, max_vectors: int) -> None:
+    """Of all turns and of each side; single turns, and one vector a speaker and conversation."""
+    from icefall_ctx.features.ivector.evaluate import averaged, speaker_error_rate
+
+    speakers = [s.speaker for s in supervisions]
+    calls = [(s.custom or {}).get("conv_id", s.recording_id) for s in supervisions]
+    sides = [str((s.custom or {}).get("side", "")) for s in supervisions]
+    if len(set(calls)) == 1:
+        click.echo(str(speaker_error_rate(matrix, speakers, max_vectors=max_vectors)))
+        return
+    click.echo(f"pairs of different conversations, of {len(set(calls))}:")
+    for side in ("", *sorted(set(sides) - {""})):
+        rows = [row for row, name in enumerate(sides) if side in ("", name)]
+        turns = matrix[rows], [speakers[row] for row in rows], [calls[row] for row in rows]
+        means = averaged(*turns)
+        measured = {"turns": turns, "means of a conversation": means}
+        if len(means[0]) == len(rows):  # a turn each: the same again
+            del measured["means of a conversation"]
+        for what, chosen in measured.items():
+            label = f"{side or 'all'}, {what}:"
+            try:
+                rate = speaker_error_rate(*chosen, max_vectors=max_vectors)
+            except InputError as error:  # too few of this side or with several turns only
+                rate = f"no rate, {error}"
+            click.echo(f"  {label:<36}{rate}")
 
 
 @ivector.command("import-kaldi")

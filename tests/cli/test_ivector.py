@@ -56,6 +56,31 @@ def test_inspect_tells_what_it_is(trained):
     assert (trained / "p.png").stat().st_size > 1000
 
 
+def test_inspect_compares_conversations_and_sides(trained):
+    """Five calls, their speakers in pairs; the first of each pair is the caller."""
+    turns = []
+    for cut in CutSet.from_file(trained / "out.jsonl.gz"):
+        digit, speaker, take = cut.id.split("_")
+        side = "caller" if speaker in ("jackson", "nicolas") else "other"
+        cut.supervisions[0].custom.update(conv_id=f"call{take}", side=side)
+        turns.append(cut)
+    CutSet.from_cuts(turns).to_file(trained / "calls.jsonl.gz")
+    output = run("inspect", trained / "calls.jsonl.gz")
+    assert "pairs of different conversations, of 5" in output
+    # 50 turns a speaker: 1225 pairs, less 5 * 45 within one call; 5 means: 10 pairs
+    assert re.search(r"all, turns: +EER .*\(4000 pairs of one speaker, 12000 of two", output)
+    assert re.search(r"caller, turns: +EER .*\(2000 pairs of one speaker, 2000 of two", output)
+    assert re.search(r"other, means of a conversation: +EER .*\(20 pairs of one .*, 20 of", output)
+
+
+def test_vectors_of_mode_speaker_have_no_error_rate(trained):
+    output = trained / "speaker.jsonl.gz"
+    run("extract", trained / "cuts.jsonl.gz", trained / "x.pt", output, "--mode", "speaker")
+    shown = run("inspect", output, "--picture", trained / "speaker.png")
+    assert "pairs of one speaker tell nothing" in shown and "EER" not in shown
+    assert (trained / "speaker.png").is_file()
+
+
 def test_vectors_lie_beside_the_manifest(trained):
     assert (trained / "out_ivectors.lca").is_file()
     cut = next(iter(CutSet.from_file(trained / "out.jsonl.gz")))

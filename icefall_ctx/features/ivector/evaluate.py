@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -96,6 +96,27 @@ def speaker_error_rate(
 ) -> EqualErrorRate:
     """Equal error rate of cosine scoring over the pairs of :func:`speaker_pairs`."""
     return equal_error_rate(*speaker_pairs(vectors, speakers, conversations, **options))
+
+
+def one_vector_a_speaker(vectors: Tensor, speakers: Sequence[str]) -> bool:
+    """Whether several ``vectors`` (N, R) of a speaker are always one and the same, as in mode
+    ``speaker``: then pairs of one speaker score 1 whatever the extractor does."""
+    label = _numbers(speakers)
+    means = torch.stack([vectors[label == k].mean(0) for k in range(int(label.max()) + 1)])
+    apart = (vectors - means[label]).abs().max()
+    return len(means) < len(vectors) and float(apart) <= 1e-3 * float(vectors.abs().max())
+
+
+def averaged(
+    vectors: Tensor, speakers: Sequence[str], conversations: Sequence[str]
+) -> Tuple[Tensor, List[str], List[str]]:
+    """The mean (M, R) of the vectors (N, R) that each speaker has in each conversation, with the
+    speakers and the conversations (M,)."""
+    rows: Dict[Tuple[str, str], List[int]] = {}
+    for row, key in enumerate(zip(speakers, conversations)):
+        rows.setdefault(key, []).append(row)
+    means = torch.stack([vectors[chosen].mean(0) for chosen in rows.values()])
+    return means, [speaker for speaker, _ in rows], [call for _, call in rows]
 
 
 def projection(vectors: Tensor, speakers: Optional[Sequence[str]] = None) -> Tensor:

@@ -7,8 +7,10 @@ from sklearn.metrics import roc_curve
 
 from icefall_ctx.errors import InputError
 from icefall_ctx.features.ivector.evaluate import (
+    averaged,
     draw,
     equal_error_rate,
+    one_vector_a_speaker,
     projection,
     speaker_error_rate,
     speaker_pairs,
@@ -58,6 +60,20 @@ def test_pairs_and_sampling():
     assert same.tolist() == [True, True, False]  # with the last one alone
     zero, _ = speaker_pairs(torch.zeros(2, 3), ["a", "b"])
     assert zero.tolist() == [0.0]
+
+
+def test_means_of_each_speaker_in_each_conversation():
+    vectors = torch.tensor([[1.0, 0], [3, 2], [5, 5], [7, 7]])
+    means, speakers, calls = averaged(vectors, ["a", "a", "b", "a"], ["x", "x", "x", "y"])
+    assert means.tolist() == [[2, 1], [5, 5], [7, 7]]
+    assert (speakers, calls) == (["a", "b", "a"], ["x", "x", "y"])
+
+
+def test_vectors_of_mode_speaker_are_known():
+    vectors = torch.tensor([[1.0, 2], [1, 2], [-3, 0]])
+    assert one_vector_a_speaker(vectors, ["a", "a", "b"])
+    assert not one_vector_a_speaker(vectors, ["a", "b", "b"])
+    assert not one_vector_a_speaker(vectors, ["a", "b", "c"])  # nobody has several
 
 
 def test_projection_separates_the_speakers():

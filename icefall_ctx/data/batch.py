@@ -12,6 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 Record = TypeVar("Record")
 
+MIN_FRAMES = 7  # of features; the fewest that leave one frame after the encoder's subsampling
+
 
 def to_device(record: Record, device: torch.device) -> Record:
     """A copy of a dataclass with its tensors, also those of nested dataclasses, on ``device``."""

@@ -22,6 +22,8 @@ from icefall_ctx.errors import InputError, ProblemLog
 from icefall_ctx.text.normalize import get_normalizer
 from icefall_ctx.text.tokenizer import Tokenizer
 
+LONG_FACTOR = 10  # an utterance this many times longer than those of training is warned of
+
 
 def history_options(model: ModelConfig, data: DataConfig, training: bool) -> HistoryOptions:
     """The history that ``model`` can use; noise and drop in training only."""
@@ -202,7 +204,21 @@ class AsrDataModule:
         What a decoder remembers of a conversation is its own; no transcript of another turn
         gets into these batches.
         """
+        for cut in cuts:
+            self.warn_of_length(cut.id, cut.duration)
         return self._loader(self._dataset(None), TurnSynchronousSampler(cuts, batch_size))
+
+    def warn_of_length(self, name: str, seconds: float) -> None:
+        """An utterance many times longer than any that was trained on is worth a line."""
+        if seconds > LONG_FACTOR * self.data.drop_duration:
+            logging.warning(
+                "%s: %.0f s, more than %d times what was trained on (--drop-duration %g); "
+                "cut long recordings into turns",
+                name,
+                seconds,
+                LONG_FACTOR,
+                self.data.drop_duration,
+            )
 
     def _loader(self, dataset: ConversationDataset, sampler: Sampler) -> DataLoader:
         return DataLoader(

@@ -13,11 +13,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from icefall_ctx.data.batch import AudioHistory, Batch, TokenHistory
+from icefall_ctx.data.batch import MIN_FRAMES, AudioHistory, Batch, TokenHistory
 from icefall_ctx.data.history import HistoryReader, copy_key, history_rng, link_of
 from icefall_ctx.errors import InputError
-
-MIN_FRAMES = 7  # what two convolutions of kernel 3 and stride 2 need
 
 
 @lru_cache(maxsize=None)

@@ -16,13 +16,8 @@ import torch
 from lhotse.cut import Cut
 from torch import Tensor
 
-from icefall_ctx.data.batch import Batch
-from icefall_ctx.data.dataset import (
-    MIN_FRAMES,
-    extractor_for,
-    load_features,
-    load_speaker_vector,
-)
+from icefall_ctx.data.batch import MIN_FRAMES, Batch
+from icefall_ctx.data.dataset import extractor_for, load_features, load_speaker_vector
 from icefall_ctx.data.history import link_of
 from icefall_ctx.decode.beam import Hypothesis
 from icefall_ctx.decode.output import recognised_text
@@ -86,6 +81,7 @@ class LiveSession:
         if features is None:
             return LiveTurn("", speaker, 0.0, [], [])
         batch = self.batch(features, speaker, self.speaker_vector(audio, speaker_vector))
+        self.experiment.module.warn_of_length(batch.utt_ids[0], batch.durations[0])
         history = self.history(speaker)
         [nbest] = self.experiment.recogniser.recognise(batch, [self.session])
         return self._result(nbest[0], speaker, history)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import Any, List, Optional, Sequence
 
@@ -20,9 +19,6 @@ from icefall_ctx.models.asr import AsrModel
 from icefall_ctx.models.attention import AttentionScores
 from icefall_ctx.models.encoder import EncoderOutput
 from icefall_ctx.models.memory_bank import MemoryBank
-
-LONG_FACTOR = 10  # an utterance this many times longer than usual is warned of
-USUAL_FRAMES = 3000  # 30 s of input frames: what training keeps (--drop-duration)
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,6 @@ class Recogniser:
         Returns:
           n-best lists, best first.
         """
-        self._warn_of_length(batch)
         encoded = self.encode(batch, sessions)
         if histories is None:
             histories = [self.history_of(s, who) for s, who in zip(sessions, batch.speakers)]
@@ -224,17 +219,6 @@ class Recogniser:
             for i, row in enumerate(rows):
                 index = torch.tensor([i], device=batch.features.device)
                 sessions[row].lm_state = after.select(index)
-
-    @staticmethod
-    def _warn_of_length(batch: Batch) -> None:
-        for utt_id, frames in zip(batch.utt_ids, batch.feature_lens.tolist()):
-            if frames > LONG_FACTOR * USUAL_FRAMES:
-                logging.warning(
-                    "%s: %d frames, far longer than what models are trained on; "
-                    "cut long recordings into turns",
-                    utt_id,
-                    frames,
-                )
 
 
 def ctc_search(

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from icefall_ctx.config import ModelConfig
-from icefall_ctx.data.batch import AudioHistory, Batch
+from icefall_ctx.data.batch import MIN_FRAMES, AudioHistory, Batch
 from icefall_ctx.errors import InputError
 from icefall_ctx.models.attention import AttentionScores
 from icefall_ctx.models.decoder import build_decoder
 from icefall_ctx.models.dropout import Dropout
-from icefall_ctx.models.encoder import MIN_FRAMES, EncoderOutput, build_encoder
+from icefall_ctx.models.encoder import EncoderOutput, build_encoder
 from icefall_ctx.models.memory import MemoryDecoder, MemoryOutput
 from icefall_ctx.models.memory_entries import EntryTokens
 

@@ -77,9 +77,6 @@ class Conv2dSubsampling(nn.Module):
         return wide.flatten(1)
 
 
-MIN_FRAMES = 7  # the fewest input frames that leave one after subsampling
-
-
 def subsampled(length):
     """Length after :class:`Conv2dSubsampling`, of an int or of a tensor of ints."""
     return ((length - 1) // 2 - 1) // 2

@@ -248,6 +248,19 @@ def test_test_batches_know_no_other_turn(tmp_path):
     assert batches[1].turns == [1, 1]
 
 
+def test_an_utterance_far_longer_than_in_training_is_named(tmp_path, caplog):
+    data = make_data(tmp_path, tiny_model())
+    cuts = data.all_valid_cuts
+    longest = max(cut.duration for cut in cuts)
+    data.data = replace(data.data, drop_duration=longest / 10)
+    data.test_dataloader(cuts)
+    assert not caplog.records
+    data.test_dataloader([*cuts, replace(cuts[0], id="speech", duration=longest * 1.1)])
+    (record,) = caplog.records
+    assert record.getMessage().startswith("speech: ")
+    assert "more than 10 times what was trained on" in caplog.text
+
+
 def test_keys_need_links(cuts):
     bare = replace(cuts[0], supervisions=[replace(cuts[0].supervisions[0], custom=None)])
     with pytest.raises(InputError, match="run icefall-ctx link"):

@@ -1,5 +1,7 @@
 """A live call gives what batch decoding gives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -53,3 +55,14 @@ def test_too_short_a_turn_is_not_remembered_and_channels_are_checked(tmp_path):
         call.set_words(["a"])
     with pytest.raises(InputError, match="no conversation 'x'"):
         turns_of(make_calls(tmp_path / "cuts", calls=1), "x")
+
+
+def test_a_turn_far_longer_than_in_training_is_named(tmp_path, caplog):
+    make_calls(tmp_path / "cuts", calls=1)
+    experiment = open_experiment(tmp_path / "exp", tmp_path / "cuts", text_context="attention")
+    call = LiveSession(experiment, RATE, "call")
+    call.turn(np.zeros(RATE), "A")
+    assert "call-0: " not in caplog.text
+    experiment.module.data = replace(experiment.module.data, drop_duration=0.09)
+    call.turn(np.zeros(RATE), "A")
+    assert "call-1: 1 s, more than 10 times what was trained on" in caplog.text

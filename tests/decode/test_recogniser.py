@@ -1,7 +1,6 @@
 """Conversations in step, one at a time and live: the same text; every option in every mode."""
 
 import itertools
-import logging
 
 import pytest
 import torch
@@ -153,18 +152,12 @@ def test_references_are_not_read():
     assert run([[3, 4], [5]], "a b") == run([[8], [8, 8, 8]], "something else")
 
 
-def test_an_utterance_far_longer_than_in_training(caplog, monkeypatch):
-    from icefall_ctx.decode import recogniser as module
-
-    monkeypatch.setattr(module, "USUAL_FRAMES", 60)
+def test_an_utterance_far_longer_than_in_training():
     model = small_model(attention="context", text_context="attention")
     recogniser = Recogniser(model, RecogniserOptions("beam", BeamOptions(2, max_len_ratio=0.1)))
     session = ConversationSession()
-    with caplog.at_level(logging.WARNING):
-        recogniser.recognise(make_batch([sound(60, 1)]), [session])
-        assert not caplog.records
-        [[best]] = recogniser.recognise(make_batch([sound(700, 2)]), [session])
-    assert "utt0: 700 frames" in caplog.text
+    recogniser.recognise(make_batch([sound(60, 1)]), [session])
+    [[best]] = recogniser.recognise(make_batch([sound(700, 2)]), [session])
     assert len(best.tokens) <= 174 * 0.1
     assert recogniser.recognise(make_batch([sound(60, 3)]), [session])[0][0].score > -1e6
 

@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, TypeVar
 
 import yaml
 
+from icefall_ctx.command_line import OneLineParser
 from icefall_ctx.errors import InputError
 from icefall_ctx.files import write_text
 from icefall_ctx.options import DataConfig, DecodeConfig, ModelConfig, TrainConfig
@@ -29,27 +30,6 @@ SECTIONS: Dict[str, type] = {
     "decode": DecodeConfig,
 }
 Config = TypeVar("Config")
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line that says what to do."""
-
-    def __init__(self, *args, **kwargs) -> None:
-        super().__init__(*args, allow_abbrev=False, **kwargs)
-
-    def parse_args(self, args=None, namespace=None):  # noqa: D102
-        namespace, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unknown option '{unknown[0]}'{self._guess(unknown[0])}")
-        return namespace
-
-    def _guess(self, name: str) -> str:
-        known = [flag for action in self._actions for flag in action.option_strings]
-        near = difflib.get_close_matches(name.split("=")[0], known, n=1)
-        return f"; did you mean {near[0]}?" if near else ""
-
-    def error(self, message: str) -> None:
-        self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
 
 
 def _types(config_class: type) -> Dict[str, type]:

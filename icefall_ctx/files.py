@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Union
+from typing import Any, Iterator, Union
 
 
 @contextmanager
@@ -30,3 +31,17 @@ def write_text(path: Union[str, Path], text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_torch(path: Union[str, Path], value: Any) -> None:
+    """``torch.save``, atomically.
+
+    It is made in memory first: torch's own writer aborts the whole process, without a word about
+    the disk, where the disk is full.
+    """
+    import torch  # only those who save tensors wait for it
+
+    packed = io.BytesIO()
+    torch.save(value, packed)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(packed.getbuffer())

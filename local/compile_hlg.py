@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import OneLineParser
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.lattice.compile import compile_graphs
 from icefall_ctx.lattice.lexicon import load_lexicon
@@ -18,7 +19,7 @@ from icefall_ctx.text.tokenizer import Tokenizer
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("--lang-dir", type=Path, required=True, metavar="DIR",
                         help="folder with the tokenizer, words.txt and lexicon.txt")
     parser.add_argument("--arpa", type=Path, required=True, metavar="FILE",

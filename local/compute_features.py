@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import sys
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import List, Optional
 
+from icefall_ctx.command_line import OneLineParser, number
+from icefall_ctx.config import parse_bool
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.manifests import check_manifest_path, read_manifest, write_manifest
 from icefall_ctx.errors import InputError, Problem
@@ -27,28 +28,8 @@ from icefall_ctx.files import write_text
 from icefall_ctx.text.normalize import NORMALIZERS, get_normalizer
 
 
-def boolean(text: str) -> bool:
-    values = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
-    if text.lower() not in values:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither true nor false")
-    return values[text.lower()]
-
-
-def at_least(minimum: float, kind: Callable[[str], float]) -> Callable[[str], float]:
-    """An argparse type: a finite number that is not smaller."""
-
-    def parse(text: str) -> float:
-        value = kind(text)
-        if not minimum <= value < math.inf:
-            raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least {minimum}")
-        return value
-
-    parse.__name__ = kind.__name__  # argparse names it where kind refuses the text
-    return parse
-
-
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
@@ -58,21 +39,21 @@ def get_parser() -> argparse.ArgumentParser:
     add("--storage-dir", type=Path,
         help="folder for the features (default: --output without its suffixes, then _feats)")
     add("--stats", type=Path, help="JSON file to write: mean and deviation of every dimension")
-    add("--num-mel-bins", type=int, default=80, help="log-mel bins (default: 80)")
-    add("--pitch", type=boolean, default=True, help="append 3 pitch dimensions (default: true)")
-    add("--sampling-rate", type=int, default=16000,
+    add("--num-mel-bins", type=number(int, 4, 512), default=80, help="log-mel bins (default: 80)")
+    add("--pitch", type=parse_bool, default=True, help="append 3 pitch dimensions (default: true)")
+    add("--sampling-rate", type=number(int, 1000, 192000), default=16000,
         help="in Hz; audio of another rate is resampled (default: 16000)")
     add("--backend", choices=["auto", *BACKENDS], default="auto",
         help="same numbers, other speed (default: auto, the fastest installed)")
     add("--perturb-speed", action="store_true", help="add copies at 0.9 and 1.1, for training")
-    add("--num-jobs", type=at_least(1, int), default=2, help="processes (default: 2)")
-    add("--min-duration", type=at_least(0, float), default=0.1,
+    add("--num-jobs", type=number(int, 1), default=2, help="processes (default: 2)")
+    add("--min-duration", type=number(float, 0), default=0.1,
         help="seconds; shorter turns are skipped (default: 0.1)")
     add("--allow-empty-text", action="store_true",
         help="keep turns without text, for calls that are only to be recognised")
     add("--normalizer", choices=list(NORMALIZERS), default="none",
         help="a text is empty if it is after these rules; the text stays as it is (default: none)")
-    add("--max-bad-share", type=at_least(0, float), default=0.01,
+    add("--max-bad-share", type=number(float, 0), default=0.01,
         help="share of turns with bad audio, of 1, that is no failure (default: 0.01)")
     return parser
 

@@ -6,11 +6,11 @@ Reads what the recipe's decode.py wrote.
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Dict, List
 
+from icefall_ctx.command_line import OneLineParser
 from icefall_ctx.score.examples import helped_turn
 from icefall_ctx.score.results import read_transcripts
 
@@ -34,7 +34,7 @@ def rates(report: Dict) -> List[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("exp_dirs", type=Path, nargs="+", help="baseline first")
     parser.add_argument("--times", type=Path, required=True, help="lines of title, tab, seconds")
     parser.add_argument("--linked", type=Path, help="linked supervisions of the test set")

@@ -7,19 +7,20 @@ import argparse
 from pathlib import Path
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.fotaq_compare import compare, read_expected
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.corpora.queen import QueenFile, add_source_options, locate_queen
 
 
 def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     add_source_options(parser)
     parser.add_argument("--expected", type=Path, required=True, metavar="JSONL",
                         help="listing with id, conversation, kind, speaker and text")  # fmt: skip
-    parser.add_argument("--show", type=int, default=20, help="differences to print")
+    parser.add_argument("--show", type=number(int, 0), default=20, help="differences to print")
     return parser
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from icefall_ctx.command_line import OneLineParser
 from icefall_ctx.config import DataConfig, ModelConfig, load_config
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.decode.lattice_run import NEEDS_G, SCALES, scales_text
@@ -72,7 +73,7 @@ class Row:
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("exp_dirs", nargs="+", type=Path, metavar="EXP_DIR",

@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.config import DecodeConfig
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.history import link_of
@@ -23,14 +24,18 @@ from icefall_ctx.decode.run import Experiment
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--exp-dir", type=Path, required=True, help="folder of the trained model")
     parser.add_argument("--cuts", type=Path, required=True, help="linked cuts with audio")
     parser.add_argument("--conversation", default="", help="its conv_id (default: the first)")
-    parser.add_argument("--avg", type=int, default=1, help="checkpoints averaged (default: 1)")
-    parser.add_argument("--beam-size", type=int, default=5, help="hypotheses (default: 5)")
+    parser.add_argument(
+        "--avg", type=number(int, 1), default=1, help="checkpoints averaged (default: 1)"
+    )
+    parser.add_argument(
+        "--beam-size", type=number(int, 1), default=5, help="hypotheses (default: 5)"
+    )
     parser.add_argument("--words", default="", help="word list of the call, by commas")
     return parser.parse_args(argv)
 

@@ -15,6 +15,7 @@ from typing import List, Optional, Sequence
 
 from lhotse.cut import Cut
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.config import DecodeConfig
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.history import link_of
@@ -29,7 +30,7 @@ DEFAULT_TURN = 4
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--exp-dir", type=Path, required=True, help="folder of the context model")
@@ -37,14 +38,25 @@ def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("--cuts", type=Path, required=True, help="linked cuts")
     parser.add_argument("--utt-id", default="", help="the turn (default: the cuts' fourth)")
     parser.add_argument(
-        "--layer", type=int, default=LAYER, help="decoder layer, from 1; at most the last"
+        "--layer",
+        type=number(int, 1),
+        default=LAYER,
+        help=f"decoder layer, from 1; at most the last (default: {LAYER})",
     )
-    parser.add_argument("--head", type=int, default=HEAD, help="attention head, from 1")
+    parser.add_argument(
+        "--head",
+        type=number(int, 1),
+        default=HEAD,
+        help=f"attention head, from 1 (default: {HEAD})",
+    )
     parser.add_argument(
         "--reference", action="store_true", help="over the tokens of the reference"
     )
-    parser.add_argument("--avg", type=int, default=1, help="checkpoints averaged (default: 1)")
-    parser.add_argument("--output", type=Path, default=Path("attention.png"), help="PNG file")
+    parser.add_argument(
+        "--avg", type=number(int, 1), default=1, help="checkpoints averaged (default: 1)"
+    )
+    parser.add_argument("--output", type=Path, default=Path("attention.png"),
+                        help="PNG file (default: attention.png)")
     return parser.parse_args(argv)
 
 

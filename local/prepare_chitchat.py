@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.chitchat import read_chitchat, split_by_id
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.errors import ProblemLog
@@ -19,7 +20,7 @@ from icefall_ctx.text.normalize import NORMALIZERS, get_normalizer
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("dataset", type=Path, help="chitchat_dataset-*.whl or its dataset.json")
@@ -27,7 +28,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
                         help="folder of the three files (default: %(default)s)")  # fmt: skip
     parser.add_argument("--normalizer", choices=list(NORMALIZERS), default="english",
                         help="rules applied to every turn (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--held-out", type=int, default=200, metavar="N",
+    parser.add_argument("--held-out", type=number(int, 0), default=200, metavar="N",
                         help="conversations in dev and in test (default: %(default)s)")  # fmt: skip
     args = parser.parse_args(argv)
     problems = ProblemLog()

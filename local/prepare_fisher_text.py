@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import OneLineParser
 from icefall_ctx.corpora.fisher import write_fisher_text
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.errors import ProblemLog
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", help="LDC2004T19 and LDC2005T19")
     parser.add_argument("--output", type=Path, default=Path("data/lm/fisher.txt"),
                         help="the text file (default: %(default)s)")  # fmt: skip

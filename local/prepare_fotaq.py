@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import number
 from icefall_ctx.corpora.fotaq import prepare_fotaq
 from icefall_ctx.corpora.manifests import describe, run_stage, stage_parser
 from icefall_ctx.corpora.queen import add_source_options, locate_queen
@@ -16,7 +16,7 @@ from icefall_ctx.errors import ProblemLog
 def get_parser() -> argparse.ArgumentParser:
     parser = stage_parser(__doc__, "fotaq")
     add_source_options(parser)
-    parser.add_argument("--new-words", type=int, default=100,
+    parser.add_argument("--new-words", type=number(int, 0), default=100,
                         help="names taken out of train_nonew and tested in newwords")  # fmt: skip
     return parser
 

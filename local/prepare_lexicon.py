@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.errors import ProblemLog
 from icefall_ctx.lattice.lexicon import build_lexicon
@@ -16,12 +17,12 @@ from icefall_ctx.text.tokenizer import Tokenizer
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("text", nargs="+", type=Path, metavar="FILE",
                         help="text whose words are wanted, or a list with one word a line")
     parser.add_argument("--lang-dir", type=Path, required=True, metavar="DIR",
                         help="folder of the tokenizer; the files are written there")
-    parser.add_argument("--min-count", type=int, default=1,
+    parser.add_argument("--min-count", type=number(int, 1), default=1,
                         help="leave out words that occur less often (default: 1)")
     return parser.parse_args(argv)
 

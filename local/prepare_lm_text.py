@@ -14,6 +14,7 @@ from typing import List, Optional, Sequence
 
 from tqdm import tqdm
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.manifests import iter_items, iter_supervisions, open_manifest
 from icefall_ctx.text.lm_text import (
@@ -28,7 +29,7 @@ from icefall_ctx.text.normalize import NORMALIZERS, get_normalizer
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("inputs", nargs="+", type=Path, metavar="FILE",
                         help="linked supervisions or cuts (.jsonl, .jsonl.gz), or text (others)")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE",
@@ -37,7 +38,7 @@ def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
                         help="rules applied to every sentence (default: none)")
     parser.add_argument("--test", nargs="*", type=Path, default=[], metavar="FILE",
                         help="dev and test sets whose sentences must not be in the text")
-    parser.add_argument("--min-words", type=int, default=4,
+    parser.add_argument("--min-words", type=number(int, 1), default=4,
                         help="shorter test sentences are in any text: not counted (default: 4)")
     parser.add_argument("--drop-test-sentences", action="store_true",
                         help="leave the sentences found out (default: warn only)")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Optional, Sequence
 
+from icefall_ctx.command_line import number
 from icefall_ctx.corpora.manifests import (
     describe,
     number_range,
@@ -24,7 +25,7 @@ def get_parser() -> argparse.ArgumentParser:
                         help="hours of training speech, about")  # fmt: skip
     parser.add_argument("--test-hours", type=positive, default=defaults.test_hours,
                         help="hours of speech in each of dev and test, about")  # fmt: skip
-    parser.add_argument("--new-words", type=int, default=defaults.new_words,
+    parser.add_argument("--new-words", type=number(int, 0), default=defaults.new_words,
                         help="sentences in newwords, each with its own name")  # fmt: skip
     parser.add_argument("--caller-snr", type=number_range, default=defaults.caller_snr,
                         help="LOW,HIGH in dB, written --caller-snr=15,25")  # fmt: skip

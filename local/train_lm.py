@@ -13,6 +13,7 @@ from typing import List, Optional, Sequence
 
 import torch
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.models.lm import LstmLm, LstmLmConfig, load_lm
 from icefall_ctx.text.lm_text import Conversation, read_lm_text
@@ -24,7 +25,7 @@ SIZES = {"paper": (4, 1024), "small": (2, 512), "tiny": (1, 256)}
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     defaults = LmTrainOptions()
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("text", nargs="+", type=Path, metavar="FILE", help="LM text to train on")
     parser.add_argument("--dev", type=Path, required=True, metavar="FILE", help="text to choose by")
     parser.add_argument("--lang-dir", type=Path, required=True, metavar="DIR", help="tokenizer")
@@ -32,18 +33,20 @@ def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
                         help="writes best.pt and last.pt here")
     parser.add_argument("--size", choices=list(SIZES), default="paper",
                         help="layers x dimension: paper 4x1024, small 2x512, tiny 1x256")
-    parser.add_argument("--dropout", type=float, default=0.2, help="default: 0.2")
+    parser.add_argument("--dropout", type=number(float, 0, 0.99), default=0.2, help="default: 0.2")
     parser.add_argument("--tie-weights", action="store_true",
                         help="one matrix for input and output (default: two)")
     parser.add_argument("--carry-state", action=argparse.BooleanOptionalAction, default=True,
                         help="carry the state from turn to turn of a conversation")
-    parser.add_argument("--epochs", type=int, default=defaults.epochs, help="default: 10")
-    parser.add_argument("--batch-size", type=int, default=defaults.batch_size,
+    parser.add_argument("--epochs", type=number(int, 1), default=defaults.epochs,
+                        help="default: 10")
+    parser.add_argument("--batch-size", type=number(int, 1), default=defaults.batch_size,
                         help="conversations (or sentences) side by side (default: 32)")
-    parser.add_argument("--chunk", type=int, default=defaults.chunk,
+    parser.add_argument("--chunk", type=number(int, 1), default=defaults.chunk,
                         help="tokens through which gradients flow (default: 60)")
-    parser.add_argument("--lr", type=float, default=defaults.lr, help="of Adam (default: 0.001)")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--lr", type=number(float, 0), default=defaults.lr,
+                        help="of Adam (default: 0.001)")
+    parser.add_argument("--seed", type=number(int, 0), default=0, help="default: 0")
     return parser.parse_args(argv)
 
 

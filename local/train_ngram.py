@@ -10,6 +10,7 @@ from typing import Iterator, List, Optional, Sequence
 
 from tqdm import tqdm
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.lattice.lexicon import BACKOFF, EPSILON, SENTENCE_END, SENTENCE_START, load_lexicon
 from icefall_ctx.text.lm_text import read_lm_text
@@ -18,11 +19,12 @@ from icefall_ctx.text.tokenizer import Tokenizer
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("text", nargs="+", type=Path, metavar="FILE", help="LM text")
     parser.add_argument("--lang-dir", type=Path, required=True, metavar="DIR",
                         help="folder with the tokenizer and its lexicon.txt")
-    parser.add_argument("--order", type=int, default=3, help="n-gram order (default: 3)")
+    parser.add_argument("--order", type=number(int, 1, 9), default=3,
+                        help="n-gram order (default: 3)")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE",
                         help="ARPA file to write, such as data/lm/G_3_gram.arpa")
     parser.add_argument("--dev", type=Path, metavar="FILE", help="text for the perplexity")

@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 from typing import Iterator, Optional, Sequence
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.manifests import iter_items, iter_supervisions, open_manifest
 from icefall_ctx.errors import InputError
@@ -16,7 +17,7 @@ from icefall_ctx.text.tokenizer import Tokenizer, train_bpe, train_char
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument(
         "inputs", nargs="+", type=Path, metavar="FILE",
         help="supervisions (.jsonl, .jsonl.gz) or text, one utterance a line (any other name)",
@@ -24,9 +25,9 @@ def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR",
                         help="folder to write, such as data/lang_bpe_500 or data/lang_char")
     parser.add_argument("--type", choices=["bpe", "char"], default="bpe", help="default: bpe")
-    parser.add_argument("--vocab-size", type=int, default=500,
+    parser.add_argument("--vocab-size", type=number(int, 4), default=500,
                         help="BPE pieces with the 3 special ones (default: 500)")
-    parser.add_argument("--min-count", type=int, default=1,
+    parser.add_argument("--min-count", type=number(int, 1), default=1,
                         help="rarer characters become <unk>, for --type char (default: 1)")
     parser.add_argument("--normalizer", choices=list(NORMALIZERS), default="none",
                         help="rules that the tokenizer applies to every text (default: none)")

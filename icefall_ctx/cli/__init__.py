@@ -13,7 +13,7 @@ from typing import List, Optional
 
 import click
 
-from icefall_ctx.errors import InputError
+from icefall_ctx.command_line import INTERRUPTED, end, one_line_errors
 
 # command -> (module:attribute, one-line help)
 COMMANDS = {
@@ -24,6 +24,7 @@ COMMANDS = {
     "score": ("icefall_ctx.cli.score:score", "Error rates of hypotheses against references."),
     "import": ("icefall_ctx.cli.importing:import_", "Your own calls: manifests and a recipe."),
     "audit": ("icefall_ctx.cli.audit:audit", "What the history does for one model."),
+    "compare": ("icefall_ctx.cli.compare:compare", "Systems of several seeds, from result files."),
     "hypotheses": ("icefall_ctx.cli.hypotheses:hypotheses", "Write hypotheses into a manifest."),
     "memory": ("icefall_ctx.cli.memory:memory", "Check word lists, make lists for scoring."),
     "ivector": ("icefall_ctx.cli.ivector:ivector", "Train, extract and inspect i-vectors."),
@@ -53,10 +54,17 @@ def cli() -> None:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Console entry point; an :class:`InputError` ends with one line and status 2."""
+    """Console entry point; what a user can put right ends with one line and status 2."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    try:
-        cli.main(args=argv, prog_name="icefall-ctx")
-    except InputError as error:
-        click.echo(f"icefall-ctx: {error}", err=True)
-        sys.exit(2)
+    with one_line_errors("icefall-ctx"):
+        try:
+            status = cli.main(args=argv, prog_name="icefall-ctx", standalone_mode=False)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            status = error.exit_code
+        except click.UsageError as error:  # click itself prints four lines
+            context = error.ctx.command_path if error.ctx else "icefall-ctx"
+            end(context, f"{error.format_message()} (--help lists the options)", error.exit_code)
+        except click.Abort:
+            end("icefall-ctx", "interrupted", INTERRUPTED)
+    sys.exit(status)

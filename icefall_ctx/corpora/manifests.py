@@ -12,8 +12,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Ty
 from lhotse import Recording, RecordingSet, SupervisionSegment, SupervisionSet
 from tqdm import tqdm
 
+from icefall_ctx.command_line import OneLineParser, number, one_line_errors
 from icefall_ctx.data.manifests import write_manifest
-from icefall_ctx.errors import InputError
 
 Manifests = Dict[str, Union[RecordingSet, SupervisionSet]]
 CallManifests = Tuple[Recording, List[SupervisionSegment]]
@@ -74,15 +74,15 @@ def describe(parts: Dict[str, Manifests]) -> str:
 
 def stage_parser(description: str, corpus: str) -> argparse.ArgumentParser:
     """The options that every stage script has."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--manifest-dir", type=Path, default=Path("data/manifests"),
                         help="where the manifests go")  # fmt: skip
     parser.add_argument("--audio-dir", type=Path, default=Path(f"data/audio/{corpus}"),
                         help="where the audio goes")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="same seed, same bytes")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--seed", type=number(int, 0), default=0, help="same seed, same bytes")
+    parser.add_argument("--jobs", type=number(int, 1), default=2, help="processes")
     return parser
 
 
@@ -120,10 +120,7 @@ def share(text: str) -> float:
 
 
 def run_stage(main: Callable[[Optional[Sequence[str]]], None]) -> None:
-    """Run a stage script: an :class:`InputError` ends with one line and status 2."""
+    """Run a stage script: what a user can put right ends with one line and status 2."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    try:
+    with one_line_errors(Path(sys.argv[0]).name):
         main(None)
-    except InputError as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-        sys.exit(2)

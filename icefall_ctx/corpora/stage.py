@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
+from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import Manifests, describe, run_stage
 from icefall_ctx.corpora.reading import share_lost
 from icefall_ctx.errors import ProblemLog
@@ -25,7 +26,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="stop at the first problem")
     parser.add_argument(
         "--max-lost",
-        type=float,
+        type=number(float, 0, 1),
         default=0.05,
         metavar="SHARE",
         help="share of turns and files that may be unusable before the exit status is 1 "
@@ -62,12 +63,12 @@ def corpus_stage(
     """
 
     def main(argv: Optional[Sequence[str]] = None) -> None:
-        parser = argparse.ArgumentParser(description=description)
+        parser = OneLineParser(description=description)
         for name, text in folders.items():
             parser.add_argument(_flag(name), type=Path, required=name == "corpus_dir", help=text)
         for name, (default, text) in (counts or {}).items():
             text = f"{text} (default: %(default)s)"
-            parser.add_argument(_flag(name), type=int, default=default, help=text)
+            parser.add_argument(_flag(name), type=number(int, 0), default=default, help=text)
         add_reading_options(parser)
         args = parser.parse_args(argv)
         options = {name: getattr(args, name) for name in (*folders, *(counts or {}))}

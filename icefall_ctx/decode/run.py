@@ -14,6 +14,7 @@ import torch
 from lhotse.cut import Cut
 from tqdm import tqdm
 
+from icefall_ctx.command_line import one_line_errors
 from icefall_ctx.config import DataConfig, DecodeConfig, ModelConfig, load_config, parse_configs
 from icefall_ctx.data.batch import Batch
 from icefall_ctx.data.conversation import ConversationIndex
@@ -292,12 +293,9 @@ def main(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
     description = f"Decode test sets with a trained model.  Methods: {', '.join(METHODS)}."
-    try:
+    with one_line_errors(Path(sys.argv[0]).name):
         arguments = None if argv is None else list(argv)
         (config,) = parse_configs((DecodeConfig,), arguments, description, defaults)
         if not config.test_cuts:
             raise InputError("no test set; name cuts with --test-cuts")
         run(config)
-    except InputError as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-        sys.exit(2)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import torch
 
 from icefall_ctx.errors import InputError, Pathlike, ProblemLog, where
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_torch
 from icefall_ctx.formats.lines import read_lines
 from icefall_ctx.lattice.k2_import import k2, require_k2
 
@@ -39,8 +39,7 @@ def _refuse_code(path: Pathlike) -> None:
 
 def save_fsa(path: Pathlike, fsa: k2.Fsa) -> None:
     """Write ``fsa.as_dict()``; attributes such as its fingerprints travel inside."""
-    with atomic_path(path) as temporary:
-        torch.save(fsa.as_dict(), temporary)
+    write_torch(path, fsa.as_dict())
 
 
 def save_lattice(folder: Pathlike, utt_id: str, lattice: k2.Fsa) -> Path:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_torch
 
 SOS_EOS = 1
 IGNORE = -100  # target of padding
@@ -149,8 +149,7 @@ def save_lm(path: Union[str, Path], lm: LstmLm, fingerprint: str, **extra: Any) 
     config = json.dumps(asdict(lm.config))
     content = {"model": lm.state_dict(), "config": config, "fingerprint": fingerprint}
     content.update(extra)
-    with atomic_path(path) as temporary:
-        torch.save(content, temporary)
+    write_torch(path, content)
 
 
 def load_lm(

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from icefall_ctx.config import ModelConfig, load_config
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_torch
 from icefall_ctx.models.asr import AsrModel, build_model
 from icefall_ctx.models.encoder import Conv2dSubsampling
 from icefall_ctx.text.tokenizer import Tokenizer
@@ -97,8 +97,7 @@ def _convert(checkpoint: Checkpoint, convert: Callable[[Any], Any]) -> Checkpoin
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write atomically: a reader, or the next start after a kill, meets only whole files."""
-    with atomic_path(path) as temporary:
-        torch.save(_convert(checkpoint, _pack), temporary)
+    write_torch(path, _convert(checkpoint, _pack))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

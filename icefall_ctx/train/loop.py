@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch.multiprocessing import ProcessExitedException
 
+from icefall_ctx.command_line import one_line_errors
 from icefall_ctx.config import (
     DataConfig,
     ModelConfig,
@@ -163,16 +164,10 @@ def _train_process(*configs: Any) -> None:
     level = logging.INFO if process.is_main else logging.ERROR
     logging.basicConfig(level=level, format=LOG_FORMAT, datefmt="%H:%M:%S")
     try:
-        train(model, data, config, process=process)
-    except InputError as error:
-        sys.exit(_one_line(error))
+        with one_line_errors(Path(sys.argv[0]).name):
+            train(model, data, config, process=process)
     finally:
         leave()
-
-
-def _one_line(error: InputError) -> int:
-    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-    return 2
 
 
 def main(
@@ -188,13 +183,12 @@ def main(
 
     Ends with status 2 and one line for what a user can put right.
     """
-    try:
+    with one_line_errors(Path(sys.argv[0]).name):
         arguments: Optional[List[str]] = None if argv is None else list(argv)
         configs = parse_configs(
             (ModelConfig, DataConfig, TrainConfig), arguments, description, defaults
         )
-        launch(_train_process, configs, configs[-1].world_size)
-    except InputError as error:
-        sys.exit(_one_line(error))
-    except ProcessExitedException as error:  # the process has said why
-        sys.exit(error.exit_code)
+        try:
+            launch(_train_process, configs, configs[-1].world_size)
+        except ProcessExitedException as error:  # the process has said why
+            sys.exit(error.exit_code)

@@ -34,7 +34,7 @@ from icefall_ctx.features.ivector.stats import (
     dense,
 )
 from icefall_ctx.features.ivector.transforms import VectorTransform
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_torch
 
 FORMAT = "icefall-ctx-ivector-1"
 
@@ -206,8 +206,7 @@ class IvectorExtractor:
             "matrix": self.model.matrix,
             "transform": self.transform.state_dict(),
         }
-        with atomic_path(path) as temporary:
-            torch.save(state, temporary)
+        write_torch(path, state)
 
     @classmethod
     def load(cls, path: Union[str, Path], device: str = "cpu") -> "IvectorExtractor":

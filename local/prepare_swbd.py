@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Read Switchboard-1 and write its manifests, parts train and dev."""
 
-from icefall_ctx.corpora.swbd import NUM_DEV_CALLS, prepare_swbd
 from icefall_ctx.corpora.stage import corpus_stage
+from icefall_ctx.corpora.swbd import NUM_DEV_CALLS, prepare_swbd
 
 if __name__ == "__main__":
     corpus_stage(

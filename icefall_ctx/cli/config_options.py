@@ -1,4 +1,4 @@
-"""Click options out of the settings' dataclasses: names, defaults and help texts from one source."""
+"""Click options out of the settings' dataclasses: names, defaults, help texts of one source."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from icefall_ctx.corpora.manifests import Manifests
 from icefall_ctx.errors import InputError, Pathlike
 from icefall_ctx.files import atomic_path
 
-
 MAX_PIECES = 500
 _CHINESE = re.compile("[\u3400-\u9fff]")
 

@@ -34,8 +34,8 @@ def check_sources(cut: MonoCut) -> None:
     """Compare the headers of the cut's audio files with the manifest.
 
     Raises :class:`InputError` if a file is missing, has another sampling rate or number of
-    channels, or ends before the cut does.  Recordings that are transformed on reading, and files that are
-    decoded at a rate of choice (Opus), are left to Lhotse.
+    channels, or ends before the cut does.  Recordings that are transformed on reading, and files
+    that are decoded at a rate of choice (Opus), are left to Lhotse.
     """
     recording = cut.recording
     if recording.transforms:

@@ -37,7 +37,11 @@ CORPORA = {  # name -> (make the tree, read it, the transcripts that are damaged
     "swbd": (make_swbd, prepare_swbd, "*-trans.text"),
     "swbd table": (make_swbd, prepare_swbd, "call_con_tab.csv"),
     "eval2000": (make_eval2000, prepare_eval2000, "*.stm"),
-    "tedlium2": (make_tedlium2, lambda root, **k: prepare_tedlium2(root / "TEDLIUM_release2", **k), "*.stm"),
+    "tedlium2": (
+        make_tedlium2,
+        lambda root, **k: prepare_tedlium2(root / "TEDLIUM_release2", **k),
+        "*.stm",
+    ),
     "ramc": (make_magicdata_ramc, prepare_magicdata_ramc, "TXT/*.txt"),
     "ramc parts": (make_magicdata_ramc, prepare_magicdata_ramc, "*.tsv"),
     "datatang": (make_datatang_dialog, prepare_datatang_dialog, "*.txt"),
@@ -53,7 +57,9 @@ CORPORA = {  # name -> (make the tree, read it, the transcripts that are damaged
     ),
     "fisher": (
         make_fisher,
-        lambda root, problems: {"lm": {"supervisions": list(fisher_calls([root], problems)) and ()}},
+        lambda root, problems: {
+            "lm": {"supervisions": list(fisher_calls([root], problems)) and ()}
+        },
         "trans/000/*.txt",
     ),
 }  # fmt: skip
@@ -86,7 +92,8 @@ SOURCES = {  # file of one's own -> content
         {"channel": 2, "start": 1, "duration": 1, "text": "yes"},
     ], indent=1),
     "c1.ctm": "c1 1 0.1 0.5 hello\nc1 1 1.2 0.5 yes\n",
-    "c1.rttm": "SPEAKER c1 1 0 1 <NA> <NA> ann <NA> <NA>\nSPEAKER c1 1 1 1 <NA> <NA> bob <NA> <NA>\n",
+    "c1.rttm": "SPEAKER c1 1 0 1 <NA> <NA> ann <NA> <NA>\n"
+    "SPEAKER c1 1 1 1 <NA> <NA> bob <NA> <NA>\n",
     "text": "u1 hello\nu2 yes\n",
     "segments": "u1 c1 0 1\nu2 c1 1 2\n",
     "utt2spk": "u1 ann\nu2 bob\n",
@@ -125,7 +132,8 @@ def _empty(data: bytes, rng: random.Random) -> bytes:
 
 def _fields(data: bytes, rng: random.Random) -> bytes:
     """Blanks doubled or lost, numbers replaced by what is no number."""
-    old, new = rng.choice([(b" ", b""), (b" ", b"  "), (b"1", b"nan"), (b"0", b"-9e99"), (b".", b",")])
+    changes = [(b" ", b""), (b" ", b"  "), (b"1", b"nan"), (b"0", b"-9e99"), (b".", b",")]
+    old, new = rng.choice(changes)
     return data.replace(old, new, rng.randrange(1, 5))
 
 

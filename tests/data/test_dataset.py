@@ -280,7 +280,8 @@ def test_missing_manifests_are_one_line(tmp_path, name, message):
 
 def with_vectors(cuts, dim):
     return [
-        fastcopy(c, supervisions=[with_custom(c.supervisions[0], ivector=[0.5] * dim)]) for c in cuts
+        fastcopy(c, supervisions=[with_custom(c.supervisions[0], ivector=[0.5] * dim)])
+        for c in cuts
     ]
 
 

@@ -131,4 +131,5 @@ def test_two_sides_get_two_speakers():
 def test_times_are_fitted_to_the_audio(start, end, expected, kind):
     problems = ProblemLog()
     assert fit_to_audio(start, end, 10.0, "call.txt:7", problems) == expected
-    assert [(p.kind, p.place) for p in problems.problems] == ([(kind, "call.txt:7")] if kind else [])
+    named = [(p.kind, p.place) for p in problems.problems]
+    assert named == ([(kind, "call.txt:7")] if kind else [])

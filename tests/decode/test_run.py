@@ -99,7 +99,7 @@ def test_batches_of_conversations_change_nothing(tmp_path, method):
     (["--carry-lm-state", "yes"], "need --lm-exp-dir"),
     (["--lm-scale", "0.3"], "need --lm-exp-dir"),
     (["--lm-exp-dir", "lm"], "--lm-scale"),
-    (["--lm-exp-dir", "lm", "--lm-scale", "0.3", "--method", "ctc-greedy"], "no LSTM language model"),
+    (["--lm-exp-dir", "lm", "--lm-scale", "0.3", "--method", "ctc-greedy"], "no LSTM language"),
     (["--method", "baem"], "none of beam"),
     (["--tune-cuts", "valid.jsonl.gz"], "of lattice methods"),
     (["--scales", "lm=1", "--method", "ctc-greedy"], "of lattice methods"),

@@ -1,7 +1,7 @@
 """Every recipe from its corpus to its error rate, on a small tree in the corpus' own layout.
 
-The commands are those of a user, ``prepare.sh`` stage by stage, ``train.py``, ``decode.py``, in a copy
-of the recipe's folder beside a link to ``local/``.  The model is as small as it gets.
+The commands are those of a user, ``prepare.sh`` stage by stage, ``train.py``, ``decode.py``, in a
+copy of the recipe's folder beside a link to ``local/``.  The model is as small as it gets.
 """
 
 from __future__ import annotations

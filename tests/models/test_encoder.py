@@ -5,7 +5,7 @@ import torch
 from model_inputs import FEATURES, small_config, small_model, sound
 from torch import nn
 
-from icefall_ctx.data.batch import length_mask
+from icefall_ctx.data.batch import MIN_FRAMES, length_mask
 from icefall_ctx.models.attention import ScoreFlow
 from icefall_ctx.models.encoder import (
     Conv2dSubsampling,
@@ -80,6 +80,7 @@ def test_subsampled_length():
         assert module(torch.randn(1, frames, FEATURES)).shape == (1, subsampled(frames), 16)
     lens = torch.arange(7, 60)
     assert subsampled(lens).tolist() == [subsampled(n) for n in range(7, 60)]
+    assert (subsampled(MIN_FRAMES), subsampled(MIN_FRAMES - 1)) == (1, 0)
 
 
 def test_batch_norm_sees_valid_frames_only():

@@ -15,7 +15,7 @@ import torch
 from synthetic import make_data, tiny_model, tiny_training
 from torch import nn
 
-from icefall_ctx.config import load_config, ModelConfig
+from icefall_ctx.config import ModelConfig, load_config
 from icefall_ctx.errors import InputError
 from icefall_ctx.models.asr import build_model
 from icefall_ctx.train import checkpoint as ckpt

@@ -10,6 +10,7 @@ from synthetic import make_data, tiny_model, tiny_training
 
 from icefall_ctx.data.batch import Batch
 from icefall_ctx.models.asr import build_model
+from icefall_ctx.train.loop import with_tokenizer
 from icefall_ctx.train.losses import (
     compute_loss,
     ctc_loss,
@@ -17,7 +18,6 @@ from icefall_ctx.train.losses import (
     smoothed_cross_entropy,
     with_eos,
 )
-from icefall_ctx.train.loop import with_tokenizer
 
 
 def a_batch(tokens, frames=20):

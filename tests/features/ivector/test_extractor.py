@@ -12,6 +12,7 @@ from icefall_ctx.features.ivector import total_variability as tv
 from icefall_ctx.features.ivector.extractor import IvectorExtractor, TotalVariability
 from icefall_ctx.features.ivector.frontend import FrontendConfig
 from icefall_ctx.features.ivector.gmm import Scorer
+from icefall_ctx.features.ivector.sources import Utterance
 from icefall_ctx.features.ivector.stats import (
     SelectionOptions,
     StatsComputer,
@@ -19,7 +20,6 @@ from icefall_ctx.features.ivector.stats import (
     dense,
     select,
 )
-from icefall_ctx.features.ivector.sources import Utterance
 from icefall_ctx.features.ivector.transforms import train_transform
 
 EXACT = SelectionOptions(top_n=5, min_posterior=0.0)

@@ -26,6 +26,8 @@ from icefall_ctx.score.wer import (
     total,
 )
 
+MIN_CONVERSATIONS = 5  # of fewer, resamples are too much alike for an interval
+
 
 @dataclass(frozen=True)
 class Run:
@@ -48,12 +50,15 @@ class Cell:
     Attributes:
       rates: of each seed.
       words: of the reference, once.
-      difference: of the mean rate to that of the baseline; None for the baseline itself.
+      conversations: how many have utterances in the group.
+      difference: of the mean rate to that of the baseline; None for the baseline itself.  Without
+        interval and p-value (``nan``) for fewer than :data:`MIN_CONVERSATIONS`.
       relative: that difference over the baseline's rate; None where this is 0 or not defined.
     """
 
     rates: List[float]
     words: int
+    conversations: int
     difference: Optional[PairedDifference] = None
     relative: Optional[float] = None
 
@@ -73,13 +78,14 @@ class Cell:
             "rates": [_finite(rate) for rate in self.rates],
             "deviation": _finite(self.deviation),
             "ref_words": self.words,
+            "conversations": self.conversations,
         }
         if self.difference is not None:
             low, high, confidence = self.difference.interval
             result["against_baseline"] = {
                 "difference": _finite(self.difference.difference),
                 "interval": {"bounds": [_finite(low), _finite(high)], "confidence": confidence},
-                "p_value": self.difference.p_value,
+                "p_value": _finite(self.difference.p_value),
                 "relative": self.relative,
             }
         return result
@@ -96,12 +102,15 @@ class Comparison:
     unit: str
     rows: Dict[str, Dict[str, Cell]]
     groups: Groups
-    conversations: int
     sources: Dict[str, List[str]] = field(default_factory=dict)  # files of each system
 
     @property
     def baseline(self) -> str:
         return next(iter(self.rows))
+
+    @property
+    def conversations(self) -> int:
+        return self.rows[self.baseline][ALL].conversations
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -156,7 +165,7 @@ def compare(
         for name, table in tables.items()
     }
     sources = {system.name: [run.source for run in system.runs] for system in systems}
-    return Comparison(name, unit, rows, groups, len(baseline.sums[ALL].words), sources)
+    return Comparison(name, unit, rows, groups, sources)
 
 
 def check_same(first: Run, other: Run) -> None:
@@ -200,15 +209,19 @@ class _SystemSums:
     ) -> Cell:
         """With the difference to ``baseline``, where there is one."""
         sums = self.sums[group]
+        size = sum(sums.words), len(sums.words)
         if baseline is None:
-            return Cell(sums.rates, sum(sums.words))
+            return Cell(sums.rates, *size)
         other = baseline.sums[group]
         difference = paired_difference(
             other.errors, sums.errors, sums.words, resamples=resamples, seed=seed
         )
+        if len(sums.words) < MIN_CONVERSATIONS:
+            unknown = difference.interval._replace(low=math.nan, high=math.nan)
+            difference = difference._replace(interval=unknown, p_value=math.nan)
         before = fmean(other.rates)
         relative = difference.difference / before if math.isfinite(before) and before else None
-        return Cell(sums.rates, sum(sums.words), difference, relative)
+        return Cell(sums.rates, *size, difference, relative)
 
 
 def _sums(members: Sequence[Utterance], counts: Sequence[Mapping[str, ErrorCounts]]) -> _Sums:
@@ -231,22 +244,21 @@ def comparison_text(result: Comparison) -> str:
     rate = RATE_NAMES[result.unit]
     spread = " (lowest to highest seed)" if _has_spread(result) else ""
     lines = [f"{title}{rate} in %, mean over seeds{spread}", ""]
-    columns = {group: f"{group}, {cell.words} words" for group, cell in _first(result).items()}
-    lines += _table(["system", "seeds", *columns.values()], _rate_rows(result))
+    columns = [
+        f"{group}, {cell.words} words, {cell.conversations} conv."
+        for group, cell in result.rows[result.baseline].items()
+    ]
+    lines += _table(["system", "seeds", *columns], _rate_rows(result))
     lines += [
         "",
         f"Points against {result.baseline} [95 % interval over {result.conversations} "
         "conversations, all seeds drawn together], relative change, paired p",
         "",
-        *_table(["system", *columns], _difference_rows(result)),
+        *_table(["system", *result.groups.members], _difference_rows(result)),
     ]
     if result.groups.left_out:
         lines += ["", f"In no column but the first: {result.groups.left_out}"]
     return "\n".join(lines) + "\n"
-
-
-def _first(result: Comparison) -> Dict[str, Cell]:
-    return result.rows[result.baseline]
 
 
 def _has_spread(result: Comparison) -> bool:
@@ -277,10 +289,11 @@ def _difference_rows(result: Comparison) -> List[List[str]]:
 def _difference_text(cell: Cell) -> str:
     low, high, _ = cell.difference.interval
     relative = "n/a" if cell.relative is None else f"{100 * cell.relative:+.1f} %"
-    return (
-        f"{100 * cell.difference.difference:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}], "
-        f"{relative}, p = {cell.difference.p_value:.4f}"
-    )
+    points = f"{100 * cell.difference.difference:+.2f}"
+    if math.isnan(cell.difference.p_value):
+        return f"{points} [too few conversations], {relative}"
+    interval = f"[{100 * low:+.2f}, {100 * high:+.2f}]"
+    return f"{points} {interval}, {relative}, p = {cell.difference.p_value:.4f}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:

@@ -81,7 +81,7 @@ def test_curve_over_snr(exp):
 
 def test_one_side_and_a_file_in_place_of_a_folder(exp):
     output = run(exp, "--system", "audit=EXP/audit/recogs-test-hyp.txt", "--side", "readback")
-    assert "all, 12 words" in output and "caller" not in output
+    assert "all, 12 words, 6 conv." in output and "caller" not in output
 
 
 @pytest.mark.parametrize(

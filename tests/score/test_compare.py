@@ -142,6 +142,20 @@ def test_runs_that_do_not_match(change, message):
     assert "bad1" in str(error.value)
 
 
+def test_few_conversations_have_no_interval():
+    """One call resampled is always the same call."""
+    few = [
+        System(name, [Run(name, outputs(lambda c, t, k=k: k, calls=4))])
+        for name, k in (("base", 3), ("other", 1))
+    ]
+    result = compared(few)
+    difference = result.rows["other"]["all"].difference
+    assert difference.difference == pytest.approx(-0.2) and math.isnan(difference.p_value)
+    assert "-20.00 [too few conversations], -66.7 %" in comparison_text(result)
+    against = result.to_dict()["systems"][1]["groups"]["all"]["against_baseline"]
+    assert against["interval"]["bounds"] == [None, None] and against["p_value"] is None
+
+
 def test_two_systems_of_one_name():
     with pytest.raises(InputError, match="two systems are named 'base'"):
         compared((BASE, BASE))

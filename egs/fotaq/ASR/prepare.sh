@@ -8,7 +8,7 @@ parts="train dev test"
 speed_parts=train
 sampling_rate=8000
 normalizer=english
-vocab_size=500
+vocab_size=200
 # the recipe's own variables
 recipe_options="package seed"
 package=

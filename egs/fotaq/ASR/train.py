@@ -8,7 +8,7 @@ if __name__ == "__main__":
         {
             "data": {
                 "manifest_dir": "data/fbank",
-                "lang_dir": "data/lang_bpe_500",
+                "lang_dir": "data/lang_bpe_200",
                 "train_cuts": "fotaq_cuts_train.jsonl.gz",
                 "valid_cuts": "fotaq_cuts_dev.jsonl.gz",
             }

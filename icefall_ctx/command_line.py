@@ -39,7 +39,7 @@ def one_line_errors(program: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        end(program, str(error))
+        end(program, _message(error))
     except BrokenPipeError:  # as of "| head"; python would complain again when it flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -49,6 +49,14 @@ def one_line_errors(program: str) -> Iterator[None]:
         end(program, refusal(error))
     except KeyboardInterrupt:
         end(program, "interrupted", INTERRUPTED)
+
+
+def _message(error: InputError) -> str:
+    """Without the trace that a worker process of a data loader puts into the message."""
+    text = str(error)
+    if text.startswith("Caught InputError in "):
+        return text.rstrip().rpartition(f"{InputError.__module__}.InputError: ")[2]
+    return text
 
 
 def end(program: str, message: str, status: int = USAGE) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import uuid
@@ -9,13 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator, Union
 
+from icefall_ctx.errors import InputError
+
 
 @contextmanager
 def atomic_path(path: Union[str, Path]) -> Iterator[Path]:
     """A temporary path beside ``path`` that takes its place when the block ends without an error.
 
     The temporary name keeps the suffixes of ``path``, since writers choose their format
-    (``.jsonl.gz``) by it.  After an error, or a kill, ``path`` is what it was before.
+    (``.jsonl.gz``) by it.  After an error, or a kill, ``path`` is what it was before; an error
+    of the system names ``path``.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,8 +27,49 @@ def atomic_path(path: Union[str, Path]) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename == str(temporary):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if os.path.exists(temporary):
+            temporary.unlink(missing_ok=True)
+
+
+def check_output(path: Union[str, Path]) -> None:
+    """Before long work: make the folder of ``path``, and write there once.
+
+    Raises:
+      InputError: a folder that cannot be made or written, or ``path`` is a folder.
+    """
+    path = Path(path)
+    if os.path.isdir(path):
+        raise InputError(f"{path}: is a folder; name a file")
+    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        temporary.unlink()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+@contextmanager
+def only_one(folder: Union[str, Path]) -> Iterator[None]:
+    """One process at a time writes in ``folder``; a kill frees it.
+
+    Raises:
+      InputError: another process is at work there.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with open(Path(folder) / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{folder}: another process is writing there; wait for it, or choose another folder"
+            ) from error
+        yield
 
 
 def write_text(path: Union[str, Path], text: str) -> None:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
+from icefall_ctx import files
 from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.config import parse_bool
 from icefall_ctx.corpora.manifests import run_stage
@@ -24,7 +25,6 @@ from icefall_ctx.errors import InputError, Problem
 from icefall_ctx.features.cuts import TurnCutter
 from icefall_ctx.features.extraction import extract_features, make_tasks
 from icefall_ctx.features.extractor import BACKENDS, FbankPitchConfig
-from icefall_ctx.files import write_text
 from icefall_ctx.text.normalize import NORMALIZERS, get_normalizer
 
 
@@ -66,10 +66,7 @@ def beside(output: Path, ending: str) -> Path:
 def check_output(path: Path) -> None:
     """Raises :class:`InputError` before the work rather than after it."""
     check_manifest_path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    files.check_output(path)
 
 
 def cut_turns(args: argparse.Namespace) -> TurnCutter:
@@ -103,7 +100,7 @@ def main(argv: Optional[List[str]] = None) -> None:
 def write_list(path: Path, problems: List[Problem]) -> None:
     """All turns that were left out, one a line; no file where there are none."""
     if problems:
-        write_text(path, "".join(f"{p.place} {p.kind}: {p.detail}\n" for p in problems))
+        files.write_text(path, "".join(f"{p.place} {p.kind}: {p.detail}\n" for p in problems))
     else:
         path.unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.config import DecodeConfig
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.history import link_of
-from icefall_ctx.data.manifests import read_manifest
+from icefall_ctx.data.manifests import read_some
 from icefall_ctx.decode.hypotheses import originals
 from icefall_ctx.decode.live import LiveSession, turns_of
 from icefall_ctx.decode.run import Experiment
@@ -43,7 +43,7 @@ def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = get_args(argv)
     config = DecodeConfig(exp_dir=args.exp_dir, avg=args.avg, beam_size=args.beam_size)
-    cuts = originals(read_manifest(args.cuts, "cuts"))
+    cuts = originals(read_some(args.cuts, "cuts"))
     turns = turns_of(cuts, args.conversation or link_of(cuts[0], "conv_id"))
     call = LiveSession(
         Experiment.open(config), turns[0].sampling_rate, link_of(turns[0], "conv_id")

@@ -19,7 +19,7 @@ from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.config import DecodeConfig
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.history import link_of
-from icefall_ctx.data.manifests import read_manifest
+from icefall_ctx.data.manifests import read_some
 from icefall_ctx.decode.attention_picture import HEAD, LAYER, compare_attention, plot_attention
 from icefall_ctx.decode.hypotheses import originals
 from icefall_ctx.decode.live import turns_of
@@ -73,7 +73,7 @@ def turns_up_to(cuts: List[Cut], utt_id: str) -> List[Cut]:
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
     args = get_args(argv)
-    turns = turns_up_to(originals(read_manifest(args.cuts, "cuts")), args.utt_id)
+    turns = turns_up_to(originals(read_some(args.cuts, "cuts")), args.utt_id)
     folders = [folder for folder in (args.baseline_exp_dir, args.exp_dir) if folder]
     experiments = [Experiment.open(DecodeConfig(exp_dir=f, avg=args.avg)) for f in folders]
     tokens = None

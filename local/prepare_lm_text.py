@@ -17,6 +17,7 @@ from tqdm import tqdm
 from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import run_stage
 from icefall_ctx.data.manifests import iter_items, iter_supervisions, open_manifest
+from icefall_ctx.errors import InputError
 from icefall_ctx.text.lm_text import (
     Conversation,
     conversations_from_supervisions,
@@ -50,7 +51,9 @@ def read(path: Path, normalizer: str) -> List[Conversation]:
     normalize = get_normalizer(normalizer)
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         items = iter_items(open_manifest(path, "supervisions", "cuts"), path)
-        supervisions = tqdm(iter_supervisions(items), desc=path.name, unit=" turns")
+        supervisions = tqdm(
+            iter_supervisions(items), desc=path.name, unit=" turns", disable=None
+        )
         return conversations_from_supervisions(supervisions, normalize)
     texts = [[normalize(s).strip() for s in conv] for conv in read_lm_text(path)]
     return [[s for s in conversation if s] for conversation in texts]
@@ -65,6 +68,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         if args.drop_test_sentences:
             text = drop_sentences(text, found.found)
     text = [conversation for conversation in text if conversation]
+    if not text:
+        raise InputError(f"{args.inputs[0]}: no sentence for {args.output}; name transcripts")
     write_lm_text(args.output, text)
     sentences = sum(map(len, text))
     words = sum(len(s.split()) for conversation in text for s in conversation)

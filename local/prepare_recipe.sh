@@ -25,7 +25,8 @@ num_jobs=${num_jobs:-2}
 set -euo pipefail
 recipe_dir=$(pwd)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-if [ -x "$root/.venv/bin/python" ]; then PATH="$root/.venv/bin:$PATH"; fi
+venv=$(cd "$root" && cd "${VENV:-.venv}" 2>/dev/null && pwd) || venv=
+if [ -x "$venv/bin/python" ]; then PATH="$venv/bin:$PATH"; fi
 export PYTHONUNBUFFERED=1
 # kaldi's and numpy's own threads would fight with --num-jobs processes
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
@@ -207,6 +208,7 @@ extract_ivectors() {
 prepare_main() {
   parse_options "$@"
   configure
+  command -v icefall-ctx >/dev/null || die "icefall-ctx is not installed; run $root/local/setup.sh"
   mkdir -p data
   exec 8>data/.lock
   flock -n 8 || die "another prepare.sh is running in $recipe_dir"

@@ -72,3 +72,4 @@ if $with_tests; then
   install_once tests "$requirements/tests.txt" -- -r "$requirements/tests.txt"
 fi
 install_once icefall_ctx pyproject.toml -- --no-deps --no-build-isolation -e .
+echo "setup.sh: ready in $venv; 'source $venv/bin/activate' gives icefall-ctx, train.py and decode.py their Python"

@@ -15,6 +15,7 @@ import torch
 
 from icefall_ctx.command_line import OneLineParser, number
 from icefall_ctx.corpora.manifests import run_stage
+from icefall_ctx.files import only_one
 from icefall_ctx.models.lm import LstmLm, LstmLmConfig, load_lm
 from icefall_ctx.text.lm_text import Conversation, read_lm_text
 from icefall_ctx.text.tokenizer import Tokenizer
@@ -76,11 +77,12 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     torch.manual_seed(args.seed)
     lm = LstmLm(config).to("cuda" if torch.cuda.is_available() else "cpu")
     trainer = LmTrainer(lm, options, args.exp_dir, tokenizer.fingerprint)
-    trainer.fit(
-        make_streams(text, tokenizer, args.carry_state),
-        make_streams(dev, tokenizer, args.carry_state),
-        count_words(dev),
-    )
+    with only_one(args.exp_dir):
+        trainer.fit(
+            make_streams(text, tokenizer, args.carry_state),
+            make_streams(dev, tokenizer, args.carry_state),
+            count_words(dev),
+        )
     report(trainer.best, dev, tokenizer)
 
 

@@ -34,7 +34,7 @@ def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
 def sentences(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[List[str]]:
     """The words of every sentence as the tokenizer sees them."""
     texts = [s for path in paths for conversation in read_lm_text(path) for s in conversation]
-    for text in tqdm(texts, desc="sentences", unit=""):
+    for text in tqdm(texts, desc="sentences", unit="", disable=None):
         yield tokenizer.canonical(text).split()
 
 

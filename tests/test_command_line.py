@@ -14,7 +14,7 @@ import torch
 from icefall_ctx.cli import COMMANDS, main
 from icefall_ctx.command_line import OneLineParser, number, one_line_errors
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import write_torch
+from icefall_ctx.files import check_output, only_one, write_torch
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted((ROOT / "local").glob("*.py"))
@@ -51,6 +51,33 @@ def test_one_line(error, shown, capsys):
 
 def test_an_interruption_has_a_status_of_its_own(capsys):
     assert line_of(capsys, fail, KeyboardInterrupt(), status=130) == "prog: interrupted\n"
+
+
+class Refusing(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        raise InputError("cut-7: no features")
+
+
+def test_an_error_in_a_worker_is_one_line(capsys):
+    def load():
+        with one_line_errors("prog"):
+            list(torch.utils.data.DataLoader(Refusing(), num_workers=1))
+
+    assert line_of(capsys, load) == "prog: cut-7: no features\n"
+
+
+def test_a_file_that_ends_early_is_no_interruption(monkeypatch):
+    """click says "aborted" of both."""
+
+    def read(*args, **kwargs):
+        raise EOFError("ends early")
+
+    monkeypatch.setattr("icefall_ctx.data.manifests.open_manifest", read)
+    with pytest.raises(EOFError):
+        main(["validate", "a.jsonl"])
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), OSError(errno.EIO, "a broken disk")])
@@ -116,7 +143,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     code = (
         "import sys, torch\n"
         "from icefall_ctx.command_line import one_line_errors\n"
-        "from icefall_ctx.files import write_torch\n"
+        "from icefall_ctx.files import check_output, only_one, write_torch\n"
         "with one_line_errors('prog'):\n"
         "    write_torch(sys.argv[1], torch.zeros(100_000))\n"
     )
@@ -128,3 +155,32 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     )
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "file sizes" in done.stderr
     assert os.listdir(tmp_path) == ["model.pt"] and torch.load(path, weights_only=True).shape == (2,)
+
+
+def test_a_folder_in_the_place_of_the_output_is_named_by_its_name(tmp_path):
+    with pytest.raises(IsADirectoryError) as error:
+        write_torch(tmp_path, 1)
+    assert error.value.filename == str(tmp_path) and error.value.filename2 is None
+    with pytest.raises(InputError, match="is a folder"):
+        check_output(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "file/below"])
+def test_an_output_that_cannot_be_is_named_before_the_work(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=f"{name}: cannot be written"):
+        check_output(tmp_path / name)
+
+
+def test_checking_an_output_leaves_nothing(tmp_path):
+    check_output(tmp_path / "new" / "a.pt")
+    assert os.listdir(tmp_path / "new") == []
+
+
+def test_only_one_process_at_a_time(tmp_path):
+    with only_one(tmp_path):
+        with pytest.raises(InputError, match="another process is writing"):
+            with only_one(tmp_path):
+                pass
+    with only_one(tmp_path):
+        pass

@@ -13,7 +13,7 @@ from typing import List, Optional
 
 import click
 
-from icefall_ctx.command_line import INTERRUPTED, end, one_line_errors
+from icefall_ctx.command_line import end, one_line_errors
 
 # command -> (module:attribute, one-line help)
 COMMANDS = {
@@ -65,6 +65,6 @@ def main(argv: Optional[List[str]] = None) -> None:
         except click.UsageError as error:  # click itself prints four lines
             context = error.ctx.command_path if error.ctx else "icefall-ctx"
             end(context, f"{error.format_message()} (--help lists the options)", error.exit_code)
-        except click.Abort:
-            end("icefall-ctx", "interrupted", INTERRUPTED)
+        except click.Abort as error:  # click's word for both Ctrl-C and a file that ends early
+            raise error.__cause__ or error from None
     sys.exit(status)

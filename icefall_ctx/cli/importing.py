@@ -24,7 +24,8 @@ DEFAULT_PARTS = "train:0.8,dev:0.1,test:0.1"
     show_default=True,
     help="kaldi: a data directory. stm: STM files. rttm-ctm: RTTM for turns, CTM for words. "
     "textgrid: a tier a speaker. json: segments of a call, one audio file a side or a call. "
-    "calls: audio files with a transcript of the same name beside each.",
+    "calls: audio files with a transcript of the same name beside each: .stm, .TextGrid, .json, or "
+    ".txt with lines '12.3 14.5 A: what was said' (seconds; A and B are the channels).",
 )
 @click.option(
     "--audio",
@@ -171,5 +172,11 @@ def _report(parts: Dict[str, Any], output: Path, problems: Any) -> None:
 
     click.echo(describe(parts))
     click.echo(f"manifests in {output / 'data'}")
+    if not {"train", "dev"} <= set(parts):
+        click.echo(
+            f"parts {', '.join(parts)}: for decoding with a trained model; to train one, import "
+            f"three calls or more, or name the parts, as in --parts {DEFAULT_PARTS}",
+            err=True,
+        )
     if problems:
         click.echo(problems.summary(), err=True)

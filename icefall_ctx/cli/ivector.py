@@ -8,6 +8,7 @@ from typing import Optional
 import click
 
 from icefall_ctx.errors import InputError, ProblemLog
+from icefall_ctx.files import check_output
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _CUTS = click.argument("cuts", type=_FILE)
@@ -76,6 +77,7 @@ def train(cuts: Path, extractor: Path, **flags) -> None:
     from icefall_ctx.features.ivector.training import train_extractor
 
     options = _training_options(flags)
+    check_output(extractor)
     trained = train_extractor(load_cuts(cuts), options)
     trained.save(extractor)
     click.echo(f"{extractor}: {_description(trained)}")

@@ -60,6 +60,7 @@ def link(
     from icefall_ctx.data.manifests import (
         check_manifest_path,
         iter_items,
+        not_empty,
         open_manifest,
         read_manifest,
         write_manifest,
@@ -75,7 +76,7 @@ def link(
         relink=relink,
         in_place=True,  # nobody else holds what was just read
     )
-    write_manifest(_progress(linked, "writing"), output)
+    write_manifest(_progress(not_empty(linked, supervisions), "writing"), output)
     conversations = len({turn.custom["conv_id"] for turn in linked})
     click.echo(f"{output}: {len(linked)} turns in {conversations} conversations")
     if recordings:
@@ -100,10 +101,11 @@ def validate(manifest: Path, recordings: Optional[Path], index: Optional[Path]) 
 
     Prints each kind of problem with its count and first places.  Exit status 1 if there is any.
     """
-    from icefall_ctx.data.manifests import iter_items, open_manifest, read_manifest
+    from icefall_ctx.data.manifests import iter_items, not_empty, open_manifest, read_manifest
     from icefall_ctx.data.validation import validate_links
 
     items = list(iter_items(open_manifest(manifest, "supervisions", "cuts"), manifest))
+    not_empty(items, manifest)
     findings = validate_links(
         items,
         recordings=recordings and read_manifest(recordings, "recordings"),
@@ -167,7 +169,7 @@ def split(
     Writes NAME_PART.jsonl.gz for each manifest NAME.jsonl.gz and part; an "_all" at the end of
     NAME is left out.
     """
-    from icefall_ctx.data.manifests import read_manifest
+    from icefall_ctx.data.manifests import read_manifest, read_some
     from icefall_ctx.data.split import (
         distribute,
         parse_parts,
@@ -176,7 +178,7 @@ def split(
     )
 
     shares = parse_parts(parts)
-    turns = read_manifest(supervisions, "supervisions")
+    turns = read_some(supervisions, "supervisions")
     part_of = split_conversations(
         turns, shares, seed=seed, disjoint_speakers=disjoint_speakers
     )

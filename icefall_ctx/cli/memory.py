@@ -99,12 +99,12 @@ def train_words(texts):
 
 def _texts(path: Path, normalizer: str):
     """Utterance id -> text; of cuts, those of their supervisions."""
-    from icefall_ctx.data.manifests import read_manifest
+    from icefall_ctx.data.manifests import read_some
     from icefall_ctx.text.normalize import get_normalizer
 
     normalize = get_normalizer(normalizer)
     found = {}
-    for item in read_manifest(path):
+    for item in read_some(path):
         for sup in getattr(item, "supervisions", [item]):
             utt_id = (sup.custom or {}).get("utt_id", sup.id)
             found[utt_id] = normalize(sup.text or "")

@@ -49,7 +49,8 @@ def recipe_values(
     return {
         "CORPUS": name,
         "PARTS": " ".join(parts),
-        "TRAIN_PARTS": train,
+        "TRAIN_PARTS": train,  # the tokenizer's text, where there is no training set
+        "SPEED_PARTS": "train" if "train" in parts else "",
         "SAMPLING_RATE": str(min(rates)),
         "CONVERSATION": conversation.replace("'", "'\\''"),
         "UNIT": unit,

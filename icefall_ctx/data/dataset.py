@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
+from lhotse.audio import AudioLoadingError
 from lhotse.cut import Cut
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -16,6 +17,9 @@ from torch.utils.data import Dataset
 from icefall_ctx.data.batch import MIN_FRAMES, AudioHistory, Batch, TokenHistory
 from icefall_ctx.data.history import HistoryReader, copy_key, history_rng, link_of
 from icefall_ctx.errors import InputError
+
+# What Lhotse and the libraries below it raise for features or audio missing, moved or cut off.
+UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, AssertionError, AudioLoadingError)
 
 
 @lru_cache(maxsize=None)
@@ -38,18 +42,29 @@ def load_features(cut: Cut, feature_dim: int) -> Tensor:
     """Features (T, C) of a cut, stored ones, or computed from the audio.
 
     Raises:
-      InputError: features of another dimension than ``feature_dim``.
+      InputError: features that cannot be read, or of another dimension than ``feature_dim``.
     """
-    if cut.has_features:
-        features = cut.load_features()
-    else:
-        features = cut.compute_features(extractor_for(feature_dim, cut.sampling_rate))
+    features = _read(cut, feature_dim)
     if features.shape[1] != feature_dim:
         raise InputError(
             f"{cut.id}: features have {features.shape[1]} dimensions, the model expects "
             f"{feature_dim}; set --feature-dim, or compute the features again"
         )
     return torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+
+
+def _read(cut: Cut, feature_dim: int) -> np.ndarray:
+    kind = "features" if cut.has_features else "audio"
+    try:
+        if cut.has_features:
+            return cut.load_features()
+        return cut.compute_features(extractor_for(feature_dim, cut.sampling_rate))
+    except UNREADABLE as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(
+            f"{cut.id}: its {kind} cannot be read ({reason}); run this in the recipe's folder, or, "
+            "where they are damaged, delete them and run prepare.sh --stage 3"
+        ) from error
 
 
 def load_speaker_vector(cut: Cut, name: str, dim: int) -> Tensor:

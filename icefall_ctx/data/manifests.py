@@ -89,6 +89,18 @@ def read_manifest(path: Pathlike, *kinds: str) -> Any:
     return type(manifest).from_items(iter_items(manifest, path))
 
 
+def read_some(path: Pathlike, *kinds: str) -> Any:
+    """:func:`read_manifest`, refused where nothing is in it."""
+    return not_empty(read_manifest(path, *kinds), path)
+
+
+def not_empty(items: Any, path: Pathlike) -> Any:
+    """``items`` of ``path``, refused if there are none: later stages would succeed at nothing."""
+    if not len(items):
+        raise InputError(f"{path}: is empty; the step that wrote it has failed, or names another")
+    return items
+
+
 def iter_items(manifest: Any, path: Pathlike) -> Iterator[Any]:
     """The items of a lazily opened ``manifest``; an unreadable one ends with file and line."""
     line = 0

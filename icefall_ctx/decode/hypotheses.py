@@ -25,6 +25,7 @@ from icefall_ctx.data.history import link_of
 from icefall_ctx.data.manifests import check_manifest_path, read_manifest, write_manifest
 from icefall_ctx.decode.run import Experiment, check_history
 from icefall_ctx.errors import InputError
+from icefall_ctx.files import check_output
 from icefall_ctx.train.checkpoint import chosen_checkpoints
 
 GROUP = 4  # conversations a group for each decoded in step
@@ -124,6 +125,7 @@ def write_hypotheses(config: DecodeConfig, cuts_path: Path, output: Path) -> Dic
       InputError: no cuts, only augmented ones, or an output that is no manifest's name.
     """
     check_manifest_path(output)
+    check_output(output)
     all_cuts = list(read_manifest(cuts_path, "cuts"))
     cuts = originals(all_cuts)
     if not cuts:

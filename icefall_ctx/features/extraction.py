@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
+import numpy as np
 from lhotse import CutSet, Features, MonoCut
 from lhotse.audio.utils import AudioLoadingError, DurationMismatchError
 from lhotse.features.io import LilcomChunkyWriter
@@ -208,9 +209,12 @@ def _run_chunk(chunk: Chunk) -> ChunkResult:
         with LilcomChunkyWriter(temporary, tick_power=TICK_POWER) as storage:
             for task in chunk.tasks:
                 try:
-                    cuts.append(_compute(task, extractor, storage, stats))
+                    cut, features = _compute(task, extractor)
                 except BAD_AUDIO as error:
                     problems.append(_problem(task, error))
+                    continue
+                stats.add(features)  # a full disk is no bad audio: it ends the run
+                cuts.append(_store(cut, features, extractor, storage))
         os.replace(temporary, chunk.archive)
     finally:
         temporary.unlink(missing_ok=True)
@@ -233,10 +237,8 @@ def _problem(task: CutTask, error: BaseException) -> Problem:
     return Problem("bad audio", task.cut.id, f"{sources}: {detail}")
 
 
-def _compute(
-    task: CutTask, extractor: FbankPitch, storage: LilcomChunkyWriter, stats: FeatureStats
-) -> MonoCut:
-    """The cut of ``task`` with its features stored and counted."""
+def _compute(task: CutTask, extractor: FbankPitch) -> Tuple[MonoCut, np.ndarray]:
+    """The cut of ``task`` at its speed, and its features (T, C)."""
     check_sources(task.cut)
     cut = task.cut.resample(extractor.config.sampling_rate)
     if task.speed != 1.0:
@@ -244,7 +246,13 @@ def _compute(
     features = extractor.extract(cut.load_audio(), cut.sampling_rate)
     if not len(features):
         raise InputError(f"shorter than one frame ({cut.duration} s)")
-    stats.add(features)
+    return cut, features
+
+
+def _store(
+    cut: MonoCut, features: np.ndarray, extractor: FbankPitch, storage: LilcomChunkyWriter
+) -> MonoCut:
+    """``cut`` with its features, now in ``storage``."""
     return fastcopy(
         cut,
         features=Features(

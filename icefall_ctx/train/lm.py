@@ -221,7 +221,7 @@ class LmTrainer:
         seed = options.seed * 1000 + progress.epoch
         total = sum(len(stream) - 1 for stream in train)
         nll, tokens = 0.0, 0
-        with tqdm(total=total, unit="tok", desc=f"epoch {progress.epoch + 1}") as bar:
+        with tqdm(total=total, unit="tok", desc=f"epoch {progress.epoch + 1}", disable=None) as bar:
             for i, chunk in enumerate(chunks(train, options.batch_size, options.chunk, seed)):
                 count = int((chunk.targets != IGNORE).sum())
                 if i >= progress.step:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -27,6 +28,7 @@ from icefall_ctx.cpu import keep_freed_memory
 from icefall_ctx.data.datamodule import AsrDataModule
 from icefall_ctx.data.statistics import feature_statistics
 from icefall_ctx.errors import InputError
+from icefall_ctx.files import only_one
 from icefall_ctx.models.asr import build_model
 from icefall_ctx.text.tokenizer import Tokenizer
 from icefall_ctx.train import checkpoint as ckpt
@@ -165,7 +167,8 @@ def _train_process(*configs: Any) -> None:
     logging.basicConfig(level=level, format=LOG_FORMAT, datefmt="%H:%M:%S")
     try:
         with one_line_errors(Path(sys.argv[0]).name):
-            train(model, data, config, process=process)
+            with only_one(config.exp_dir) if process.is_main else nullcontext():
+                train(model, data, config, process=process)
     finally:
         leave()
 

@@ -4,7 +4,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 corpus=@CORPUS@
 parts="@PARTS@"
-speed_parts="@TRAIN_PARTS@"
+speed_parts="@SPEED_PARTS@"
 lm_parts="@TRAIN_PARTS@"
 sampling_rate=@SAMPLING_RATE@
 conversation='@CONVERSATION@'

@@ -56,7 +56,9 @@ def test_calls_to_linked_parts(tmp_path):
 def test_two_calls_are_one_test_part(tmp_path):
     write_calls(tmp_path / "calls", 2)
     out = tmp_path / "recipe"
-    assert run(tmp_path / "calls", "--name", "m", "--output", out, "--no-recipe").exit_code == 0
+    result = run(tmp_path / "calls", "--name", "m", "--output", out)
+    assert result.exit_code == 0 and "three calls or more" in result.stderr
+    assert 'speed_parts=""' in (out / "prepare.sh").read_text()  # a test set at one speed
     names = sorted(path.name for path in (out / "data/manifests").iterdir())
     assert names == ["m_recordings_test.jsonl.gz", "m_supervisions_test.jsonl.gz"]
 

@@ -161,10 +161,14 @@ def test_damage_further_down_names_the_line(folder, linked):
 
 
 def test_empty_manifest(tmp_path):
-    (tmp_path / "e.jsonl").write_text("")
-    assert "0 turns" in run("link", tmp_path / "e.jsonl", tmp_path / "l.jsonl")
-    assert "no problems" in run("validate", tmp_path / "l.jsonl")
-    assert "n/a" in run("describe", tmp_path / "l.jsonl")
+    """Described as what it is; nothing succeeds at it."""
+    empty, output = tmp_path / "e.jsonl", tmp_path / "l.jsonl"
+    empty.write_text("")
+    assert "n/a" in run("describe", empty)
+    for command in (["link", empty, output], ["validate", empty]):
+        with pytest.raises(InputError, match="e.jsonl: is empty"):
+            run(*command)
+    assert not output.exists()
 
 
 def test_validate(folder, linked):

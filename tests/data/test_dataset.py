@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -297,3 +298,15 @@ def test_speaker_vectors_are_those_of_the_turns_and_of_their_history(cuts):
         make(speaker_dim=100)[some[:2]]
     with pytest.raises(InputError, match="has no ivector"):
         make(speaker_dim=3)[cuts[:2]]
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"no archive"])
+def test_features_that_are_gone_are_named(tmp_path, damage):
+    """Moved, cut off, overwritten: as where a recipe is run from another folder."""
+    cut = next(iter(make_cuts(tmp_path, 1, 1, seed=5)))
+    archive = Path(cut.features.storage_path) / cut.features.storage_key
+    archive.unlink()
+    if damage is not None:
+        archive.write_bytes(damage)
+    with pytest.raises(InputError, match=f"{cut.id}: its features cannot be read .*prepare.sh"):
+        load_features(cut, DIM)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -208,3 +209,17 @@ def test_wrong_options_end_with_one_line(script, calls, capsys, option, value, s
         assert option in capsys.readouterr().err
     else:
         pytest.fail(f"{option} {value} was taken")
+
+
+def test_a_full_disk_is_no_bad_audio(script, calls):
+    """A limit on file sizes stands in for it: nothing is written, no turn is lost silently."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, *calls.args("--max-bad-share", "1")],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000)),
+    )
+    assert done.returncode == 2 and "file sizes" in done.stderr and "bad audio" not in done.stderr
+    assert not (calls.folder / "cuts.jsonl.gz").exists()
+    script.main(calls.args())
+    assert [cut.id for cut in calls.cuts()] == calls.ids

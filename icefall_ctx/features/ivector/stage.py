@@ -30,6 +30,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from icefall_ctx.data.custom import with_custom
+from icefall_ctx.data.manifests import read_some
 from icefall_ctx.errors import InputError, ProblemLog
 from icefall_ctx.features.ivector.extractor import Evidence, IvectorExtractor
 from icefall_ctx.features.ivector.online import MAX_FRAMES, OnlineIvector
@@ -158,7 +159,7 @@ def _extract_shard(
     vectors = _Vectors(IvectorExtractor.load(path, device))
     totals: Counter = Counter()
     rows = _evidence_rows(shard, vectors.extractor, totals)
-    rows = tqdm(rows, f"i-vectors ({mode})", total=len(shard.cuts), unit="utt")
+    rows = tqdm(rows, f"i-vectors ({mode})", total=len(shard.cuts), unit="utt", disable=None)
     if mode == "online":
         pairs = list(vectors.online(rows, max_frames))
     else:
@@ -269,13 +270,7 @@ def extract_manifest(
 
 def load_cuts(manifest: Union[str, Path]) -> CutSet:
     """The cuts of ``manifest``, in memory: only times and names, no speech."""
-    if not Path(manifest).is_file():
-        raise InputError(f"{manifest}: no such manifest of cuts")
-    try:
-        cuts = CutSet.from_file(manifest)
-        return CutSet.from_cuts(list(cuts))
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{manifest}: not a manifest of cuts ({error})") from error
+    return read_some(manifest, "cuts")
 
 
 def save_cuts(cuts: CutSet, path: Union[str, Path]) -> None:

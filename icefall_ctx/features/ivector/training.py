@@ -88,7 +88,7 @@ def _em(
 ) -> Gmm:
     """EM over the whole corpus: in memory where ``frames``, the sample, is all of it."""
     settings = options.ubm
-    for _ in tqdm(range(settings.num_iters), "UBM"):
+    for _ in tqdm(range(settings.num_iters), "UBM", disable=None):
         if len(frames) < settings.sample_frames:
             stats = ubm.expectation([frames], gmm)
         else:
@@ -104,7 +104,7 @@ def _em(
 def train_model(pool: ShardPool, gmm: Gmm, options: TrainingOptions) -> TotalVariability:
     settings = options.tv
     model = tv.initial_model(gmm, settings)
-    for _ in tqdm(range(settings.num_iters), "total variability"):
+    for _ in tqdm(range(settings.num_iters), "total variability", disable=None):
         sums = _sum(pool.map(_tv_shard, gmm, model.matrix, model.offset, options))
         if not sums.num_utterances:
             raise InputError("no utterance with speech in the training data")
@@ -129,7 +129,7 @@ def _sum(parts: Iterator):
 
 
 def _progress(parts: Iterator, pool: ShardPool, text: str) -> Iterator:
-    return tqdm(parts, text, total=len(pool.shards), unit="share")
+    return tqdm(parts, text, total=len(pool.shards), unit="share", disable=None)
 
 
 # What runs in the processes: functions of a shard and plain arguments.

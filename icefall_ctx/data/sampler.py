@@ -154,6 +154,18 @@ class TurnSynchronousSampler(Sampler):
             batch_size,
         )
 
+    def endings(self) -> List[List[str]]:
+        """The conversations whose last turn is in each batch."""
+        last = {
+            link_of(cut, "conv_id"): number
+            for number, batch in enumerate(self.batches)
+            for cut in batch
+        }
+        found: List[List[str]] = [[] for _ in self.batches]
+        for conv_id, number in last.items():
+            found[number].append(conv_id)
+        return found
+
     def __len__(self) -> int:
         return len(self.batches)
 

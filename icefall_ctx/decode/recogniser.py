@@ -13,7 +13,7 @@ from icefall_ctx.decode import ctc
 from icefall_ctx.decode.beam import BeamOptions, BeamSearch, Hypothesis
 from icefall_ctx.decode.lattice_search import LatticeSearch
 from icefall_ctx.decode.methods import CTC_METHODS, uses_decoder
-from icefall_ctx.decode.session import ConversationSession, PastTurn
+from icefall_ctx.decode.session import MAX_SCORE_FRAMES, ConversationSession, PastTurn
 from icefall_ctx.decode.word_memory import WordMemory
 from icefall_ctx.models.asr import AsrModel
 from icefall_ctx.models.attention import AttentionScores
@@ -121,7 +121,7 @@ class Recogniser:
         previous = AttentionScores.stack([session.scores for session in sessions])
         encoded = self.model.encode(batch, previous=previous)
         for row, session in enumerate(sessions):
-            kept = encoded.scores.single(row)
+            kept = encoded.scores.single(row, MAX_SCORE_FRAMES)
             session.scores = session.scores if kept is None else kept
         return encoded
 
@@ -134,7 +134,7 @@ class Recogniser:
         features = batch.features[index, : int(lens.max())]
         x = self.model.encoder_input(features, lens, speaker, None)
         scores = self.model.encoder.history_scores(x, lens)
-        return [scores.single(row) for row in range(len(rows))]
+        return [scores.single(row, MAX_SCORE_FRAMES) for row in range(len(rows))]
 
     def token_history(
         self, batch: Batch, histories: Sequence[List[PastTurn]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
@@ -19,7 +18,6 @@ from icefall_ctx.config import DataConfig, DecodeConfig, ModelConfig, load_confi
 from icefall_ctx.data.batch import Batch
 from icefall_ctx.data.conversation import ConversationIndex
 from icefall_ctx.data.datamodule import AsrDataModule
-from icefall_ctx.data.history import link_of
 from icefall_ctx.decode import lattice_run
 from icefall_ctx.decode.beam import BeamOptions
 from icefall_ctx.decode.history_source import HistorySource
@@ -37,9 +35,9 @@ from icefall_ctx.train.checkpoint import load_model
 
 def decode_cuts(
     recogniser: Recogniser,
-    batches: Iterable[Batch],
+    batches: Iterable[Optional[Batch]],
+    endings: Iterable[Sequence[str]],
     tokenizer: Tokenizer,
-    turns: Counter,
     source: HistorySource,
     min_confidence: float = 0.0,
     device: torch.device = torch.device("cpu"),
@@ -47,26 +45,24 @@ def decode_cuts(
     """Decode turn-synchronous batches; a session lives as long as its conversation.
 
     Args:
-      turns: how many utterances each conversation has, so that its memory can be let go.
+      batches: None where no utterance of a batch can be used.
+      endings: the conversations that end with each batch, whose memory can be let go; also where
+        their last utterance was left out of it.
     """
     decoded = Decoded()
     sessions: Dict[str, ConversationSession] = {}
-    seen: Counter = Counter()
     start = time.perf_counter()
-    for batch in batches:
-        if batch is None:
-            continue
-        for conv_id in batch.conv_ids:
-            sessions.setdefault(conv_id, ConversationSession(conv_id, min_confidence))
-        rows = [sessions[conv_id] for conv_id in batch.conv_ids]
-        batch = batch.to(device)
-        source.replace_scores(rows)
-        results = recogniser.recognise(batch, rows, source.histories(batch, rows))
-        collect(decoded, batch, results, tokenizer)
-        seen.update(batch.conv_ids)
-        for conv_id in batch.conv_ids:
-            if seen[conv_id] >= turns[conv_id]:
-                del sessions[conv_id]
+    for batch, ended in zip(batches, endings):
+        if batch is not None:
+            for conv_id in batch.conv_ids:
+                sessions.setdefault(conv_id, ConversationSession(conv_id, min_confidence))
+            rows = [sessions[conv_id] for conv_id in batch.conv_ids]
+            batch = batch.to(device)
+            source.replace_scores(rows)
+            results = recogniser.recognise(batch, rows, source.histories(batch, rows))
+            collect(decoded, batch, results, tokenizer)
+        for conv_id in ended:
+            sessions.pop(conv_id, None)
     decoded.seconds = time.perf_counter() - start
     return decoded
 
@@ -206,11 +202,12 @@ class Experiment:
         source = HistorySource(
             history, self.recogniser, index, self.tokenizer, self.normalize, self.config.seed
         )
+        loader = self.module.test_dataloader(cuts, self.config.batch_size)
         decoded = decode_cuts(
             self.recogniser,
-            progress(self.module.test_dataloader(cuts, self.config.batch_size)),
+            progress(loader),
+            loader.sampler.endings(),
             self.tokenizer,
-            Counter(link_of(cut, "conv_id") for cut in cuts),
             source,
             self.config.history_min_confidence,
             self.device,

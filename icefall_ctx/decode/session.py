@@ -14,6 +14,7 @@ from icefall_ctx.models.attention import AttentionScores
 from icefall_ctx.models.memory_bank import EntryList
 
 MAX_PAST_TURNS = 64  # more than any model reads; bounds what an endless call keeps
+MAX_SCORE_FRAMES = 1000  # 40 s, more than the next turn reads; scores grow with the square
 MAX_NGRAM = 8
 MAX_REPEATS = 4
 
@@ -72,7 +73,7 @@ class ConversationSession:
       conv_id: its name, for messages.
       min_confidence: a hypothesis below this is not used as history.
       past: recognised turns with words in them, newest last; silence takes no place.
-      scores: encoder scores of the last turn (A2), or None.
+      scores: encoder scores of the last turn (A2), of its first MAX_SCORE_FRAMES; or None.
       lm_state: of the language model after the last turn, one row; or None.
       words: the session's own word list for the memory; None uses the model-wide list.
       learnt_words: entries that earlier turns or corrections brought, see ``session_words``.

@@ -123,14 +123,15 @@ class AttentionScores:
         lens = torch.tensor([0 if s is None else int(s.lens[0]) for s in singles])
         return cls(layers, lens.to(present[0].lens.device))
 
-    def single(self, row: int) -> Optional["AttentionScores"]:
-        """The scores of one utterance, cut to its frames; None if it has none."""
-        size = int(self.lens[row])
+    def single(self, row: int, most: Optional[int] = None) -> Optional["AttentionScores"]:
+        """The scores of one utterance, cut to its frames, the first ``most`` of them; None if it
+        has none."""
+        size = int(self.lens[row]) if most is None else min(int(self.lens[row]), most)
         if size == 0:
             return None
         return AttentionScores(
             [scores[row : row + 1, :, :size, :size].clone() for scores in self.layers],
-            self.lens[row : row + 1],
+            self.lens[row : row + 1].clamp(max=size),
         )
 
 

@@ -141,3 +141,14 @@ def test_unlinked_cuts_are_refused():
     with pytest.raises(InputError, match="--batch-size 0"):
         TurnSynchronousSampler([], 0)
     assert list(TurnSynchronousSampler([], 2)) == []
+
+
+def test_a_conversation_ends_with_its_last_turn():
+    turns = {"a": 3, "b": 1, "c": 2}
+    cuts = [a_cut(conv_id, turn) for conv_id, n in turns.items() for turn in range(n)]
+    sampler = TurnSynchronousSampler(cuts, 2)
+    over = [conv_id for ended in sampler.endings() for conv_id in ended]
+    assert sorted(over) == ["a", "b", "c"]
+    for k, ended in enumerate(sampler.endings()):
+        later = {cut.supervisions[0].recording_id for b in sampler.batches[k + 1 :] for cut in b}
+        assert not later & set(ended)

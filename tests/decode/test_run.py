@@ -4,7 +4,9 @@ import gzip
 import json
 import random
 import sys
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from synthetic import make_data, tiny_model  # noqa: E402
 
 from icefall_ctx.config import TrainConfig  # noqa: E402
+from icefall_ctx.decode import run  # noqa: E402
 from icefall_ctx.decode.run import main  # noqa: E402
 from icefall_ctx.train.checkpoint import epoch_path, save_checkpoint  # noqa: E402
 from icefall_ctx.train.loop import prepare_exp_dir, with_tokenizer  # noqa: E402
@@ -133,3 +136,27 @@ def test_result_files_and_a_turn_that_cannot_be_decoded(tmp_path):
     report = json.loads(next(folder.glob("report-*.json")).read_text())
     assert report["real_time_factor"] > 0
     assert torch.get_num_threads() == 1
+
+
+def test_memory_of_a_conversation_is_let_go_though_a_turn_was_left_out(monkeypatch):
+    """The last of "a" was too short, as was the only one of "b": batches without them."""
+    known, held = {}, []
+
+    def alive():
+        return sorted(conv_id for conv_id, session in known.items() if session() is not None)
+
+    class Recogniser:
+        def recognise(self, batch, rows, histories):
+            known.update((session.conv_id, weakref.ref(session)) for session in rows)
+            held.append(alive())
+
+    def batch(*conv_ids):
+        made = SimpleNamespace(conv_ids=list(conv_ids))
+        made.to = lambda device: made
+        return made
+
+    monkeypatch.setattr(run, "collect", lambda *_: None)
+    source = SimpleNamespace(replace_scores=lambda rows: None, histories=lambda batch, rows: None)
+    batches = [batch("a"), batch("c"), None, batch("c")]
+    run.decode_cuts(Recogniser(), batches, [[], ["a"], ["b"], ["c"]], None, source)
+    assert held == [["a"], ["a", "c"], ["c"]] and not alive()

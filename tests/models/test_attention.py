@@ -212,3 +212,15 @@ def test_positions_never_run_out():
     torch.testing.assert_close(far, sinusoids(torch.arange(5000, 5003), D), atol=1e-4, rtol=0)
     x = torch.randn(1, 2, D)
     torch.testing.assert_close(encoding(x, 3), x * 4.0 + sinusoids(torch.arange(3, 5), D))
+
+
+def test_scores_of_a_very_long_turn_are_kept_in_part():
+    """What cropping to a turn that is not longer reads is all there."""
+    torch.manual_seed(0)
+    scores = AttentionScores([torch.randn(2, 3, 9, 9)], torch.tensor([9, 4]))
+    kept = scores.single(0, most=5)
+    assert kept.layers[0].shape == (1, 3, 5, 5) and kept.lens.tolist() == [5]
+    assert scores.single(1, most=5).lens.tolist() == [4]
+    target = torch.tensor([5])
+    whole = align_scores(scores.layers[0][:1], scores.lens[:1], target, 5, "crop")
+    assert torch.equal(align_scores(kept.layers[0], kept.lens, target, 5, "crop"), whole)

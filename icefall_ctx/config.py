@@ -222,6 +222,12 @@ def save_configs(path: Path, *configs: Any) -> None:
 
 
 def load_config(path: Path, config_class: Type[Config]) -> Config:
-    """Read one section of a ``config.yaml`` back."""
+    """Read one section of a ``config.yaml`` back.
+
+    Raises:
+      InputError: no such file, which is to say no trained model in its folder.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"{path}: no such file; train first, or name a trained model's --exp-dir")
     values = read_yaml(path).get(section_of(config_class), {})
     return make(config_class, values, str(path))

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import uuid
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator, Union
@@ -90,3 +91,25 @@ def write_torch(path: Union[str, Path], value: Any) -> None:
     torch.save(value, packed)
     with atomic_path(path) as temporary:
         temporary.write_bytes(packed.getbuffer())
+
+
+def read_torch(
+    path: Union[str, Path], device: str = "cpu", what: str = "a checkpoint"
+) -> Any:
+    """What :func:`write_torch` wrote, as data: nothing in the file is run.
+
+    Raises:
+      InputError: cut off, something else, or holding more than plain data.  torch's own message
+        is left out: it advises to run what is in the file.
+    """
+    import pickle
+
+    import torch
+
+    refusal = f"{path}: not {what} of plain data, or cut off"
+    if not zipfile.is_zipfile(path):  # else any bytes are taken for the instructions of a pickle
+        raise InputError(refusal)
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, LookupError) as error:
+        raise InputError(f"{refusal} ({type(error).__name__})") from error

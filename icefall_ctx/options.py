@@ -187,15 +187,17 @@ class TrainConfig:
     start_epoch: int = option(
         1, "continue after epoch-(N-1).pt; 1 continues an interrupted run", low=1
     )
-    seed: int = option(42, "seed of everything random")
+    seed: int = option(42, "seed of everything random", low=0)
     world_size: int = option(1, "processes on this machine (torchrun sets it otherwise)", low=1)
     num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch", low=0)
     ctc_weight: float = option(0.3, "w in w * CTC + (1 - w) * CE", low=0, high=1)
     label_smoothing: float = option(0.1, "label smoothing of the CE loss", low=0, high=1)
-    lr_factor: float = option(1.0, "Noam: peak rate is factor * (d * warmup) ** -0.5", low=0)
+    lr_factor: float = option(
+        1.0, "Noam: peak rate is factor * (d * warmup) ** -0.5", low=0, high=1000
+    )
     warmup: int = option(25000, "Noam: updates until the peak rate", low=1)
-    weight_decay: float = option(0.0, "decoupled weight decay (AdamW)", low=0)
-    grad_clip: float = option(5.0, "clip the gradient's norm")
+    weight_decay: float = option(0.0, "decoupled weight decay (AdamW)", low=0, high=1)
+    grad_clip: float = option(5.0, "clip the gradient's norm; inf: do not", low=1e-6)
     accum_grad: int = option(1, "batches an update", low=1)
     use_amp: bool = option(False, "mixed precision on CUDA")
     save_every_n: int = option(
@@ -245,7 +247,7 @@ class DecodeConfig:
     ctc_decode_weight: float = option(
         0.3, "weight of the CTC prefix scores in beam search", low=0, high=1
     )
-    length_bonus: float = option(0.0, "added for every token")
+    length_bonus: float = option(0.0, "added for every token", low=-100, high=100)
     max_len_ratio: float = option(1.0, "tokens an encoder frame at the most", low=0)
     lm_exp_dir: Optional[Path] = option(None, "folder of a trained LSTM language model")
     lm_scale: float = option(0.0, "weight of the language model in beam search", low=0)
@@ -264,7 +266,7 @@ class DecodeConfig:
         ("word", "char", "mixed"),
     )
     num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch", low=0)
-    seed: int = option(42, "seed of the shuffled history and of the bootstrap")
+    seed: int = option(42, "seed of the shuffled history and of the bootstrap", low=0)
     max_duration: float = option(
         200.0, "seconds of audio a batch in methods without history", low=0
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Optional, Sequence
 
 from icefall_ctx.command_line import OneLineParser
+from icefall_ctx.corpora.manifests import run_stage
+from icefall_ctx.errors import InputError
 from icefall_ctx.score.examples import helped_turn
 from icefall_ctx.score.results import read_transcripts
 
@@ -19,7 +21,7 @@ def newest(exp_dir: Path, pattern: str) -> Path:
     """The result file of the last decoding."""
     found = sorted(exp_dir.glob(f"beam/{pattern}"), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise SystemExit(f"demo_summary.py: no {pattern} in {exp_dir}/beam; run decode.py first")
+        raise InputError(f"no {pattern} in {exp_dir}/beam; run decode.py first")
     return found[-1]
 
 
@@ -28,17 +30,19 @@ def rates(report: Dict) -> List[str]:
     raw = report["raw"]
     total = f"{100 * raw['total']['rate']:6.2f}"
     low, high = (100 * bound for bound in raw["interval"]["bounds"])
-    sides = raw["groups"]["side"]
+    sides = raw["groups"].get("side", {})
+    if not {"caller", "reply"} <= set(sides):
+        raise InputError("not of mini_dialog: there are no sides caller and reply to compare")
     caller, reply = (f"{100 * sides[name]['rate']:6.2f}" for name in ("caller", "reply"))
     return [total, f"[{low:.2f}, {high:.2f}]", caller, reply]
 
 
-def main() -> None:
+def main(argv: Optional[Sequence[str]] = None) -> None:
     parser = OneLineParser(description=__doc__)
     parser.add_argument("exp_dirs", type=Path, nargs="+", help="baseline first")
     parser.add_argument("--times", type=Path, required=True, help="lines of title, tab, seconds")
     parser.add_argument("--linked", type=Path, help="linked supervisions of the test set")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
 
     print("\nWord error rate on calls of unheard voices, names never seen in training (%)")
     print(f"{'model':<16} {'all':>6}  {'95 % interval':<16} {'caller':>6} {'reply':>6}")
@@ -57,4 +61,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_stage(main)

@@ -81,6 +81,20 @@ parse_options() {
     esac
   done
   : "${stop_stage:=$((stage > 6 ? stage : 6))}"
+  check_options
+}
+
+check_options() {
+  local name
+  for name in stage stop_stage; do
+    [[ "${!name}" =~ ^[0-7]$ ]] || die "--${name//_/-} ${!name} is no stage; there are 0 to 7"
+  done
+  [ "$stage" -le "$stop_stage" ] || die "--stage $stage comes after --stop-stage $stop_stage: nothing to do"
+  [[ "$unit" =~ ^(bpe|char)$ ]] || die "--unit '$unit' is neither bpe nor char"
+  for name in sampling_rate ngram_order num_jobs $([ "$unit" = char ] || echo vocab_size); do
+    [[ "${!name}" =~ ^[1-9][0-9]*$ ]] || die "--${name//_/-} '${!name}' is not a whole number above zero"
+  done
+  [ -n "${parts// }" ] || die "--parts is empty; name the parts that get features"
 }
 
 # run_stage N TITLE FUNCTION: once for each setting of the variables.  A stage that runs again

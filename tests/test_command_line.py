@@ -14,7 +14,7 @@ import torch
 from icefall_ctx.cli import COMMANDS, main
 from icefall_ctx.command_line import OneLineParser, number, one_line_errors
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import check_output, only_one, write_torch
+from icefall_ctx.files import check_output, only_one, read_torch, write_torch
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted((ROOT / "local").glob("*.py"))
@@ -143,7 +143,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
     code = (
         "import sys, torch\n"
         "from icefall_ctx.command_line import one_line_errors\n"
-        "from icefall_ctx.files import check_output, only_one, write_torch\n"
+        "from icefall_ctx.files import check_output, only_one, read_torch, write_torch\n"
         "with one_line_errors('prog'):\n"
         "    write_torch(sys.argv[1], torch.zeros(100_000))\n"
     )
@@ -154,7 +154,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "file sizes" in done.stderr
-    assert os.listdir(tmp_path) == ["model.pt"] and torch.load(path, weights_only=True).shape == (2,)
+    assert os.listdir(tmp_path) == ["model.pt"] and read_torch(path).shape == (2,)
 
 
 def test_a_folder_in_the_place_of_the_output_is_named_by_its_name(tmp_path):
@@ -184,3 +184,14 @@ def test_only_one_process_at_a_time(tmp_path):
                 pass
     with only_one(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("content", [b"", b"some text", "cut"])
+def test_a_file_that_is_no_checkpoint(tmp_path, content):
+    """Without the advice of torch's message, to run what is in it."""
+    path = tmp_path / "a.pt"
+    write_torch(path, {"model": torch.zeros(1000)})
+    path.write_bytes(path.read_bytes()[:-1000] if content == "cut" else content)
+    with pytest.raises(InputError, match="a.pt: not a language model") as error:
+        read_torch(path, what="a language model")
+    assert "weights_only" not in str(error.value) and "\n" not in str(error.value)

@@ -97,7 +97,13 @@ def _bins(context, parameter, value: Optional[str]) -> Optional[SnrBins]:
     "--bootstrap", type=click.IntRange(min=100), default=10000, show_default=True,
     help="Resamples of conversations for 95 % intervals and p-values.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the resampling.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the resampling.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of Markdown.")
 def compare(
     baseline: Spec,

@@ -44,7 +44,13 @@ DEFAULT_PARTS = "train:0.8,dev:0.1,test:0.1"
     help=f"Parts and their shares of speech; whole conversations.  [default: {DEFAULT_PARTS}, or "
     "test:1 for fewer than three conversations]",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the random parts.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the random parts.",
+)
 @click.option(
     "--conversation",
     default="auto",
@@ -77,9 +83,11 @@ def import_(source: Path, name: str, output: Optional[Path], **options: Any) -> 
     to those before them), in parts that cut no conversation, and the files of a recipe.
     """
     from icefall_ctx.errors import InputError, ProblemLog
+    from icefall_ctx.formats.lines import codec_of
 
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise InputError(f"name {name!r}: write it in small letters, digits and _")
+    codec_of(options["encoding"], "--encoding")
     output = output or Path("egs") / name / "ASR"
     problems = ProblemLog(strict=options["strict"])
     manifests, met = _read(source, options, problems)

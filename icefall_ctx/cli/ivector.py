@@ -11,8 +11,10 @@ from icefall_ctx.errors import InputError, ProblemLog
 from icefall_ctx.files import check_output
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_POSITIVE, _COUNT = click.IntRange(min=1), click.IntRange(min=0)
+_AMOUNT = click.FloatRange(min=0)
 _CUTS = click.argument("cuts", type=_FILE)
-_JOBS = click.option("--num-jobs", default=1, show_default=True, help="Processes.")
+_JOBS = click.option("--num-jobs", type=_POSITIVE, default=1, show_default=True, help="Processes.")
 _DEVICE = click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
 
 
@@ -28,43 +30,57 @@ def ivector() -> None:
               help="Stored log-mel energies of the manifest, or its audio.")
 @click.option("--kind", type=click.Choice(["mfcc", "fbank"]), default="mfcc",
               help="What the models see of the log-mel energies.")
-@click.option("--num-mel-bins", default=80, help="Columns of the stored features that are log-mel "
+@click.option("--num-mel-bins", type=click.IntRange(min=4), default=80,
+              help="Columns of the stored features that are log-mel "
               "energies, always the first; with audio, how many to compute.")
-@click.option("--sampling-rate", default=8000, help="Hz; with --source audio.")
-@click.option("--sample-scale", default=1.0, help="Full scale of the samples behind stored "
+@click.option("--sampling-rate", type=click.IntRange(min=1000), default=8000,
+              help="Hz; with --source audio.")
+@click.option("--sample-scale", type=click.FloatRange(min=0, min_open=True), default=1.0,
+              help="Full scale of the samples behind stored "
               "features: 1, or 32768 for Kaldi's.")
-@click.option("--num-ceps", default=20, help="Cepstra a frame; with --kind mfcc.")
-@click.option("--delta-order", default=2, help="0: no deltas; 2: slopes and their slopes.")
-@click.option("--splice", default=0, help="Frames of context on each side; needs --delta-order 0.")
+@click.option("--num-ceps", type=_POSITIVE, default=20, help="Cepstra a frame; with --kind mfcc.")
+@click.option("--delta-order", type=_COUNT, default=2,
+              help="0: no deltas; 2: slopes and their slopes.")
+@click.option("--splice", type=_COUNT, default=0,
+              help="Frames of context on each side; needs --delta-order 0.")
 @click.option("--cmvn", type=click.Choice(["sliding", "utterance", "none"]), default="sliding",
               help="Mean subtraction: over 3 s around each frame, the utterance, or none.")
 @click.option("--cmvn-variance/--no-cmvn-variance", default=False, help="Normalise variances too.")
 @click.option("--vad/--no-vad", default=True, help="Use only frames loud enough to be speech.")
-@click.option("--vad-range-db", default=30.0, help="Speech is at most this much below the loudest "
+@click.option("--vad-range-db", type=_AMOUNT, default=30.0,
+              help="Speech is at most this much below the loudest "
               "frame of the utterance.")
 @click.option("--vad-floor-db", default=-75.0, help="Anything below is silence; 0 is full scale.")
-@click.option("--num-gaussians", default=2048, help="Size of the UBM.")
+@click.option("--num-gaussians", type=_POSITIVE, default=2048, help="Size of the UBM.")
 @click.option("--full-covariance/--diagonal-covariance", default=False, help="Of the UBM.")
 @click.option("--ubm-start", type=click.Choice(["kmeans", "split"]), default="kmeans",
               help="How the UBM begins: k-means, or splitting 1, 2, 4, ... Gaussians.")
-@click.option("--ubm-iters", default=4, help="EM iterations over all frames.")
-@click.option("--ubm-sample-frames", default=500_000, help="Frames kept in memory for the first "
+@click.option("--ubm-iters", type=_COUNT, default=4, help="EM iterations over all frames.")
+@click.option("--ubm-sample-frames", type=_POSITIVE, default=500_000,
+              help="Frames kept in memory for the first "
               "iterations.")
-@click.option("--variance-floor", default=0.01, help="Share of the variance of all frames.")
-@click.option("--top-n", default=20, help="Gaussians a frame is assigned to.")
-@click.option("--min-posterior", default=0.025, help="Posteriors below are dropped.")
-@click.option("--acoustic-weight", default=1.0, help="Weight of a frame's posteriors.")
-@click.option("--max-count", default=0.0, help="Evidence of at most this many frames counts in a "
+@click.option("--variance-floor", type=_AMOUNT, default=0.01,
+              help="Share of the variance of all frames.")
+@click.option("--top-n", type=_POSITIVE, default=20, help="Gaussians a frame is assigned to.")
+@click.option("--min-posterior", type=click.FloatRange(0, 1), default=0.025,
+              help="Posteriors below are dropped.")
+@click.option("--acoustic-weight", type=_AMOUNT, default=1.0,
+              help="Weight of a frame's posteriors.")
+@click.option("--max-count", type=_AMOUNT, default=0.0,
+              help="Evidence of at most this many frames counts in a "
               "vector; 0: no limit.")
-@click.option("--dim", default=200, help="Dimension of the i-vectors before LDA.")
-@click.option("--iters", default=5, help="EM iterations of the total variability matrix.")
-@click.option("--lda-dim", default=100, help="Dimension after LDA, at most the number of speakers "
+@click.option("--dim", type=_POSITIVE, default=200, help="Dimension of the i-vectors before LDA.")
+@click.option("--iters", type=_COUNT, default=5,
+              help="EM iterations of the total variability matrix.")
+@click.option("--lda-dim", type=_COUNT, default=100,
+              help="Dimension after LDA, at most the number of speakers "
               "less one; 0: no LDA.")
 @click.option("--length-norm/--no-length-norm", default=True, help="Scale vectors to length "
               "sqrt(dim).")
-@click.option("--cache-mb", default=1024, help="Memory for statistics that need not be computed "
+@click.option("--cache-mb", type=_COUNT, default=1024,
+              help="Memory for statistics that need not be computed "
               "again in every iteration, all processes together.")
-@click.option("--seed", default=0, help="Of the start of both models.")
+@click.option("--seed", type=_COUNT, default=0, help="Of the start of both models.")
 @_JOBS
 @_DEVICE
 def train(cuts: Path, extractor: Path, **flags) -> None:

@@ -149,7 +149,13 @@ def describe(manifest: Path) -> None:
 )
 @click.option("--recordings", type=_MANIFEST, help="Recordings to split in the same way.")
 @click.option("--cuts", type=_MANIFEST, help="Cuts to split in the same way.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the random choice.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the random choice.",
+)
 @click.option(
     "--disjoint-speakers",
     is_flag=True,

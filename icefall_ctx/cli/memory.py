@@ -65,7 +65,7 @@ def _loader(exp_dir: Optional[Path], lang_dir: Optional[Path]):
 @click.option("--num-distractors", type=click.IntRange(min=0), default=100,
               help="Rare words in every list that its utterance does not hold.")
 @click.option("--normalizer", default="none", help="Rules applied to all texts first.")
-@click.option("--seed", default=0, help="Of the distractors.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the distractors.")
 def lists(
     supervisions: Path,
     output: Path,

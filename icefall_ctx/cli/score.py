@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from icefall_ctx.errors import InputError, ProblemLog
+from icefall_ctx.formats.lines import codec_of
 from icefall_ctx.score.conversation import paired_bootstrap
 from icefall_ctx.score.cpwer import score_cpwer
 from icefall_ctx.score.export import export
@@ -78,7 +79,13 @@ def _groupings(context, parameter, value: str) -> Tuple[str, ...]:
     show_default=True,
     help="Resamples of conversations for the 95 % interval; 0: none.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the resampling.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the resampling.",
+)
 @click.option("--compare", type=click.Path(), help="A second system: difference and p-value.")
 @click.option("--supervisions", type=click.Path(), help="Lhotse manifest: conversation, speaker.")
 @click.option("--cpwer", is_flag=True, help="Also cpWER: speakers matched for the fewest errors.")
@@ -93,6 +100,7 @@ def score(ref: str, hyp: Optional[str], **options: Any) -> None:
     with times.  Problems go to standard error, with file and line.
     """
     log = ProblemLog(strict=options["strict"])
+    codec_of(options["encoding"], "--encoding")
     if options["ref_format"] == "ctm" and not hyp:
         raise InputError(f"{ref}: holds no hypotheses; name a second file with them")
     reference, hypothesis = _load_both(ref, hyp, log, options)

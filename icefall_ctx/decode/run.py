@@ -27,6 +27,7 @@ from icefall_ctx.decode.recogniser import Recogniser, RecogniserOptions
 from icefall_ctx.decode.session import ConversationSession
 from icefall_ctx.decode.word_options import Words, open_words, write_words
 from icefall_ctx.errors import InputError
+from icefall_ctx.files import check_output
 from icefall_ctx.models.asr import AsrModel, with_baseline
 from icefall_ctx.text.normalize import get_normalizer
 from icefall_ctx.text.tokenizer import Tokenizer
@@ -226,14 +227,21 @@ def run(config: DecodeConfig) -> Dict[str, float]:
     Returns:
       the error rate of each test set.
     """
+    names = [name for name in config.test_cuts.split(",") if name]
+    if not names:
+        raise InputError("no test set; name cuts with --test-cuts")
+    if "/" in config.suffix:
+        raise InputError(f"--suffix {config.suffix}: is a part of file names; leave out the /")
     experiment = Experiment.open(config)
     history = check_history(config, experiment.recogniser)
+    if config.index and history != "ref":
+        raise InputError(f"--index {config.index}: only --history ref reads it; leave it out")
     suffix = result_suffix(config, history, experiment.words.name)
     folder = Path(config.exp_dir) / config.method
     folder = folder if config.output_dir is None else Path(config.output_dir)
+    check_output(folder / f"errs-{suffix}.txt")
     if config.tune_cuts:
         tune(experiment, history, folder / f"scales-{suffix}.json")
-    names = filter(None, config.test_cuts.split(","))
     return {name: decode_test_set(experiment, name, history, folder, suffix) for name in names}
 
 
@@ -293,6 +301,4 @@ def main(
     with one_line_errors(Path(sys.argv[0]).name):
         arguments = None if argv is None else list(argv)
         (config,) = parse_configs((DecodeConfig,), arguments, description, defaults)
-        if not config.test_cuts:
-            raise InputError("no test set; name cuts with --test-cuts")
         run(config)

@@ -41,7 +41,7 @@ def read_lines(
     ``encoding`` is logged and skipped; where many are not, the file is refused.
     """
     log = ProblemLog() if log is None else log
-    codec = _codec(encoding, path)
+    codec = codec_of(encoding, path)
     data = read_bytes(path)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         codec, data = "utf-8", _recode(data, path)
@@ -70,7 +70,8 @@ def _is_systematic(bad: int, good: int) -> bool:
     return bad >= 3 and 3 * bad >= good
 
 
-def _codec(encoding: str, path: Pathlike) -> str:
+def codec_of(encoding: str, path: Pathlike) -> str:
+    """Python's name of ``encoding``; an :class:`InputError` if there is none."""
     try:
         return codecs.lookup(encoding).name
     except LookupError as error:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import write_torch
+from icefall_ctx.files import read_torch, write_torch
 
 SOS_EOS = 1
 IGNORE = -100  # target of padding
@@ -171,8 +171,8 @@ def load_lm_file(path: Union[str, Path], device: str = "cpu") -> dict:
     """The raw content of a checkpoint; names the file if it is missing or something else."""
     if not Path(path).is_file():
         raise InputError(f"{path}: no such language model, train one with local/train_lm.py")
-    content = torch.load(path, map_location=device, weights_only=True)
-    missing = {"model", "config", "fingerprint"} - set(content)
+    content = read_torch(path, device, "a language model")
+    missing = {"model", "config", "fingerprint"} - set(content if isinstance(content, dict) else ())
     if missing:
         raise InputError(f"{path}: not a language model, it lacks {sorted(missing)}")
     return content

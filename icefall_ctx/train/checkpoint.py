@@ -10,18 +10,16 @@ import dataclasses
 import hashlib
 import json
 import logging
-import pickle
 import re
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
-from zipfile import BadZipFile
 
 import torch
 from torch import Tensor, nn
 
 from icefall_ctx.config import ModelConfig, load_config
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import write_torch
+from icefall_ctx.files import read_torch, write_torch
 from icefall_ctx.models.asr import AsrModel, build_model
 from icefall_ctx.models.encoder import Conv2dSubsampling
 from icefall_ctx.text.tokenizer import Tokenizer
@@ -31,7 +29,6 @@ State = Dict[str, Tensor]
 LANG = "lang"  # the tokenizer's folder in exp_dir
 _EPOCH = re.compile(r"epoch-(\d+)\.pt$")
 _STEP = re.compile(r"checkpoint-(\d+)\.pt$")
-_UNREADABLE = (OSError, EOFError, RuntimeError, pickle.UnpicklingError, BadZipFile, KeyError)
 
 
 def plain(config: Any) -> Dict[str, Any]:
@@ -108,11 +105,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """
     if not Path(path).is_file():
         raise InputError(f"{path}: no such checkpoint")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not a checkpoint of plain data, or cut off: {reason}") from error
+    checkpoint = read_torch(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise InputError(f"{path}: holds no 'model'; expected a checkpoint of train.py")
     return _convert(checkpoint, _unpack)

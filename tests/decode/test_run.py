@@ -138,6 +138,22 @@ def test_result_files_and_a_turn_that_cannot_be_decoded(tmp_path):
     assert torch.get_num_threads() == 1
 
 
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--test-cuts", ",,"], "no test set"),
+        (["--suffix", "a/b"], "--suffix a/b"),
+        (["--index", "x.jsonl.gz"], "only --history ref reads it"),
+        (["--output-dir", "/proc/none"], "/proc/none"),
+    ],
+)
+def test_options_that_would_do_nothing_or_fail_late(tmp_path, capsys, flags, message):
+    exp_dir = experiment(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        decode(exp_dir, *flags)
+    assert left.value.code == 2 and message in capsys.readouterr().err
+
+
 def test_memory_of_a_conversation_is_let_go_though_a_turn_was_left_out(monkeypatch):
     """The last of "a" was too short, as was the only one of "b": batches without them."""
     known, held = {}, []

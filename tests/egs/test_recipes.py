@@ -237,6 +237,11 @@ def test_a_mistyped_option_is_one_line(name: str, tmp_path: Path) -> None:
         (["--stage", "x"], "prepare.sh: --stage wants a number, got 'x'"),
         (["now"], "prepare.sh: unexpected argument 'now' (--help lists the options)"),
         (["--num-jobs"], "prepare.sh: --num-jobs wants a value"),
+        (["--num-jobs=0"], "prepare.sh: --num-jobs '0' is not a whole number above zero"),
+        (["--stage=9"], "prepare.sh: --stage 9 is no stage; there are 0 to 7"),
+        (["--unit=words"], "prepare.sh: --unit 'words' is neither bpe nor char"),
+        (["--stage=3", "--stop-stage=2"],
+         "prepare.sh: --stage 3 comes after --stop-stage 2: nothing to do"),
     ):
         assert run(folder, "./prepare.sh", *arguments, status=2) == message + "\n"
     assert not (folder / "data").exists()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Sequence, Union
@@ -34,7 +33,7 @@ from icefall_ctx.features.ivector.stats import (
     dense,
 )
 from icefall_ctx.features.ivector.transforms import VectorTransform
-from icefall_ctx.files import write_torch
+from icefall_ctx.files import read_torch, write_torch
 
 FORMAT = "icefall-ctx-ivector-1"
 
@@ -211,12 +210,9 @@ class IvectorExtractor:
     @classmethod
     def load(cls, path: Union[str, Path], device: str = "cpu") -> "IvectorExtractor":
         """Read what :meth:`save` wrote; anything else is refused and no code of it runs."""
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except FileNotFoundError:
+        if not Path(path).is_file():
             raise InputError(f"{path}: no such extractor; `icefall-ctx ivector train` makes one")
-        except (RuntimeError, pickle.UnpicklingError, EOFError) as error:
-            raise InputError(f"{path}: not an i-vector extractor ({type(error).__name__})")
+        state = read_torch(path, what="an i-vector extractor")
         if not isinstance(state, dict) or state.get("format") != FORMAT:
             raise InputError(f"{path}: not an i-vector extractor of format {FORMAT}")
         options = json.loads(state["options"])

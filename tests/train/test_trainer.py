@@ -382,7 +382,7 @@ def test_killed_at_any_moment_the_next_start_continues(tmp_path):
         (["--lang-dir", "nowhere"], "nowhere: no such file or folder"),
         (["--world-size", 0], "--world-size 0"),
         (["--config", "none.yaml"], "none.yaml"),
-        (["--exp-dir", "train.jsonl.gz/x"], "--exp-dir train.jsonl.gz/x: Not a directory"),
+        (["--exp-dir", "train.jsonl.gz/x"], "train.jsonl.gz/x: Not a directory"),
         (["--init-from", "no.pt"], "no.pt: no such checkpoint"),
         (["--feature-dim", 83], "the model expects 83"),
     ],
@@ -398,3 +398,16 @@ def test_mistakes_end_in_one_line(tmp_path, flags, message, monkeypatch, capfd):
     assert end.value.code == 2
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert message in last and "Traceback" not in last
+
+
+def test_two_trainings_in_one_folder(tmp_path, monkeypatch, capfd):
+    """The second would delete what the first is writing."""
+    from icefall_ctx.files import only_one
+    from icefall_ctx.train.loop import main
+
+    make_data(tmp_path, tiny_model())
+    monkeypatch.chdir(tmp_path)
+    with only_one("exp"), pytest.raises(SystemExit) as end:
+        main({"model": SMALL}, [str(f) for f in [*data_flags(tmp_path), "--exp-dir", "exp"]])
+    assert end.value.code == 2 and "another process is writing" in capfd.readouterr().err
+    assert [path.name for path in Path("exp").iterdir()] == [".lock"]

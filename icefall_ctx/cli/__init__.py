@@ -58,7 +58,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     with one_line_errors("icefall-ctx"):
         try:
-            status = cli.main(args=argv, prog_name="icefall-ctx", standalone_mode=False)
+            status = cli.main(args=argv, prog_name="icefall-ctx", standalone_mode=False) or 0
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             status = error.exit_code

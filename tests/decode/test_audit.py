@@ -76,7 +76,7 @@ def test_command_line(tmp_path, capsys):
     arguments += ["--beam-size", "2", "--max-len-ratio", "0.7", "--batch-size", "2"]
     with pytest.raises(SystemExit) as end:
         main(arguments + ["--baseline-exp-dir", str(baseline.exp_dir), "--bootstrap", "100"])
-    assert not end.value.code  # None or 0: success
+    assert end.value.code == 0
     text = capsys.readouterr().out
     folder = config.exp_dir / "audit"
     assert text == (folder / "audit-test.txt").read_text()
@@ -106,6 +106,6 @@ def test_hypotheses_command_line(tmp_path, capsys):
     cuts, output = tmp_path / "cuts" / CUTS, tmp_path / "out.jsonl"
     with pytest.raises(SystemExit) as end:
         main(["hypotheses", "--exp-dir", str(config.exp_dir), "--avg", "1", str(cuts), str(output)])
-    assert not end.value.code  # None or 0: success
+    assert end.value.code == 0
     assert "hypotheses of 4 turns" in capsys.readouterr().out
     assert len(CutSet.from_file(output)) == 4

@@ -67,14 +67,19 @@ def check_same_experiment(exp_dir: Path, config: ModelConfig) -> None:
         )
 
 
+def make_exp_dir(exp_dir: Path) -> None:
+    """Raises :class:`InputError` where there can be no such folder."""
+    try:
+        Path(exp_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--exp-dir {exp_dir}: {error.strerror}") from error
+
+
 def prepare_exp_dir(
     model: ModelConfig, data: DataConfig, config: TrainConfig, tokenizer: Tokenizer
 ) -> None:
     """Settings and tokenizer into ``exp_dir``, so that decoding repeats no option."""
-    try:
-        Path(config.exp_dir).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--exp-dir {config.exp_dir}: {error.strerror}") from error
+    make_exp_dir(config.exp_dir)
     ckpt.remove_leftovers(config.exp_dir)
     save_configs(Path(config.exp_dir) / "config.yaml", model, data, config)
     tokenizer.save(Path(config.exp_dir) / ckpt.LANG)
@@ -167,6 +172,7 @@ def _train_process(*configs: Any) -> None:
     logging.basicConfig(level=level, format=LOG_FORMAT, datefmt="%H:%M:%S")
     try:
         with one_line_errors(Path(sys.argv[0]).name):
+            make_exp_dir(config.exp_dir)
             with only_one(config.exp_dir) if process.is_main else nullcontext():
                 train(model, data, config, process=process)
     finally:

@@ -382,7 +382,7 @@ def test_killed_at_any_moment_the_next_start_continues(tmp_path):
         (["--lang-dir", "nowhere"], "nowhere: no such file or folder"),
         (["--world-size", 0], "--world-size 0"),
         (["--config", "none.yaml"], "none.yaml"),
-        (["--exp-dir", "train.jsonl.gz/x"], "train.jsonl.gz/x: Not a directory"),
+        (["--exp-dir", "train.jsonl.gz/x"], "--exp-dir train.jsonl.gz/x: Not a directory"),
         (["--init-from", "no.pt"], "no.pt: no such checkpoint"),
         (["--feature-dim", 83], "the model expects 83"),
     ],

@@ -325,3 +325,8 @@ class DecodeConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+
+    @property
+    def rules(self) -> str:
+        """``normalizer`` as :mod:`icefall_ctx.score.report` takes it: empty where there is none."""
+        return "" if self.normalizer == "none" else self.normalizer

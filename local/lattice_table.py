@@ -28,7 +28,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from icefall_ctx.command_line import OneLineParser
 from icefall_ctx.config import DataConfig, ModelConfig, load_config
 from icefall_ctx.corpora.manifests import run_stage
-from icefall_ctx.decode.lattice_run import NEEDS_G, SCALES, scales_text
+from icefall_ctx.decode.lattice_run import NEEDS_G, scales_text, tuned_names
 from icefall_ctx.decode.methods import CTC_METHODS, LATTICE_METHODS, METHODS, uses_decoder
 from icefall_ctx.decode.run import test_set_name
 from icefall_ctx.errors import InputError
@@ -164,7 +164,7 @@ class Table:
         if row.method == "beam" and row.lstm:
             weight = self._lm_scale(row)
             flags, scales = ["--lm-scale", weight], f"lstm={weight}"
-        elif _has_scales(row):
+        elif tuned_names(row.method, row.graph):
             flags = ["--tune-cuts", self.dev_cuts]
         report = self.decode(row, flags, self.test_cuts, row.name)
         return cells(self.exp_dir.name, row, report, scales)
@@ -175,18 +175,18 @@ class Table:
         for weight in self.args.lm_scales.split(","):
             name = f"{row.name}_dev_{weight}"
             report = self.decode(row, ["--lm-scale", weight], self.dev_cuts, name)
-            rates[weight] = report["raw"]["total"]["rate"]
+            rates[weight] = main_scores(report)["total"]["rate"]
         return min(rates, key=rates.__getitem__)
 
 
-def _has_scales(row: Row) -> bool:
-    scales = SCALES.get(row.method, ())
-    return any(row.graph == "HLG" or name not in ("hlg", "lm") for name in scales)
+def main_scores(report: Dict[str, Any]) -> Dict[str, Any]:
+    """Those under the recipe's rules, where it has any."""
+    return report.get("normalized", report["raw"])
 
 
 def cells(model: str, row: Row, report: Dict[str, Any], scales: str = "") -> Tuple[str, ...]:
-    raw = report["raw"]
-    bounds = raw.get("interval", {}).get("bounds", [])
+    scores = main_scores(report)
+    bounds = scores.get("interval", {}).get("bounds", [])
     low_high = ", ".join("n/a" if b is None else f"{100 * b:.1f}" for b in bounds)
     fallbacks = report.get("fallbacks", {})
     return (
@@ -194,7 +194,7 @@ def cells(model: str, row: Row, report: Dict[str, Any], scales: str = "") -> Tup
         row.method,
         row.models,
         row.history or "-",
-        f"{100 * raw['total']['rate']:.2f}",
+        f"{100 * scores['total']['rate']:.2f}",
         f"[{low_high}]",
         f"{report['real_time_factor']:.3f}",
         f"{report['peak_memory_mb']:.0f}",

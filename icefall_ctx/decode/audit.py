@@ -77,7 +77,7 @@ def run_audit(
             decoded[BASELINE] = _decode_baseline(baseline, file_name, name)
         for history, utterances in decoded.items():
             store_transcripts(folder / f"recogs-{name}-{history}.txt", utterances)
-        rules = normalizer_rules("" if config.normalizer == "none" else config.normalizer)
+        rules = normalizer_rules(config.rules)
         scored = {
             history: retokenize(utterances, unit=config.unit, rules=rules)
             for history, utterances in decoded.items()

@@ -21,6 +21,7 @@ from icefall_ctx.decode.lattice_search import LatticeSearch
 from icefall_ctx.decode.methods import LATTICE_METHODS
 from icefall_ctx.errors import InputError
 from icefall_ctx.formats.ctm import write_ctm
+from icefall_ctx.score.report import normalizer_rules
 from icefall_ctx.score.units import UNITS
 from icefall_ctx.score.wer import Utterance
 from icefall_ctx.text.tokenizer import Tokenizer
@@ -70,21 +71,25 @@ def check_options(config: DecodeConfig) -> None:
         raise InputError("--tune-cuts finds the scales; leave out --scales")
     if config.tune_cuts and config.tune_cuts in config.test_cuts.split(","):
         raise InputError(f"--tune-cuts {config.tune_cuts} is a test set; tune on dev cuts")
-    if config.tune_cuts and not tuned_names(config):
+    if config.tune_cuts and not tuned_names(config.method, config.graph):
         raise InputError(
             f"--method {config.method} --graph ctc has one score only; leave out --tune-cuts"
         )
 
 
-def tuned_names(config: DecodeConfig) -> Tuple[str, ...]:
-    """The scales that dev can decide."""
-    return tuple(n for n in SCALES[config.method] if n in _known(config))
+def tuned_names(method: str, graph: str) -> Tuple[str, ...]:
+    """The scales that dev can decide; none for a method that is not over lattices."""
+    return tuple(n for n in SCALES.get(method, ()) if _has_meaning(n, graph))
 
 
 def _known(config: DecodeConfig) -> List[str]:
-    """The scales that have a meaning: tokens alone have no n-gram."""
     names = dict.fromkeys(("hlg", *SCALES[config.method]))
-    return [n for n in names if config.graph == "HLG" or n not in ("hlg", "lm")]
+    return [n for n in names if _has_meaning(n, config.graph)]
+
+
+def _has_meaning(scale: str, graph: str) -> bool:
+    """Tokens alone have no n-gram."""
+    return graph == "HLG" or scale not in ("hlg", "lm")
 
 
 # ---------------------------------------------------------------------------- opening
@@ -221,7 +226,8 @@ def scales_text(scales: Mapping[str, float]) -> str:
 
 
 def tune(search: LatticeSearch, config: DecodeConfig, dev: Sequence[Utterance]) -> ScaleSearch:
-    """Scales with the fewest errors over the n-best lists that decoding dev has left.
+    """Scales with the fewest errors over the n-best lists that decoding dev has left, in the unit
+    and under the rules that the error rate is reported in.
 
     Args:
       search: after decoding with ``keep_nbest``.
@@ -230,14 +236,14 @@ def tune(search: LatticeSearch, config: DecodeConfig, dev: Sequence[Utterance]) 
     from icefall_ctx.lattice.decode import word_errors
     from icefall_ctx.lattice.scales import DEFAULT_GRID, tune_scales
 
-    names = tuned_names(config)
-    split = UNITS[config.unit]
+    names = tuned_names(config.method, config.graph)
+    split, rules = UNITS[config.unit], normalizer_rules(config.rules)
     nbests, errors = [], []
     for utterance in dev:
         if utterance.utt_id in search.found:
-            reference = " ".join(split(" ".join(utterance.ref)))
+            reference = " ".join(split(rules.ref(" ".join(utterance.ref))))
             nbest = search.found[utterance.utt_id].hypotheses
-            texts = (" ".join(split(search.decoder.text(h))) for h in nbest)
+            texts = (" ".join(split(rules.hyp(search.decoder.text(h)))) for h in nbest)
             nbests.append(nbest)
             errors.append([word_errors(reference, text) for text in texts])
     # in the first pass the n-gram score is that of HLG

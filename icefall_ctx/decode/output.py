@@ -122,9 +122,8 @@ def write_results(
     paths = result_paths(folder, test_set, suffix)
     store_transcripts(paths.recogs, decoded.utterances)
     write_error_stats(paths.errs, decoded.utterances)
-    rules = "" if config.normalizer == "none" else config.normalizer
     report = evaluate(
-        decoded.utterances, name=test_set, unit=config.unit, rules=rules, seed=config.seed
+        decoded.utterances, name=test_set, unit=config.unit, rules=config.rules, seed=config.seed
     )
     cost = dict(
         method=config.method,

@@ -257,7 +257,8 @@ class LatticeDecoder:
             hypotheses = nbest(lattice, options.num_paths, options.nbest_scale, lm_scale)
         scales = self._rescore(hypotheses, method, state, lm_scale)
         if method == "nbest-oracle":
-            hypotheses.sort(key=lambda h: word_errors(reference, self.text(h)))
+            spoken = self.tokenizer.canonical(reference)  # capitals, say, that no path can have
+            hypotheses.sort(key=lambda h: word_errors(spoken, self.text(h)))
         else:
             hypotheses.sort(key=lambda h: -h.total(scales))
         result = self._result(hypotheses, lattice, scales)

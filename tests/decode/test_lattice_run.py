@@ -183,6 +183,19 @@ def test_tuning_finds_the_scale_with_the_fewest_errors_on_dev():
         assert found.scales == {"hlg": scale} and found.errors == errors
 
 
+def test_tuning_counts_errors_under_the_rules_of_the_report():
+    """Transcripts in capitals, hypotheses in the tokenizer's small letters."""
+    nbest = [
+        Hypothesis(("a b",), scores={"acoustic": -1.0, "lm": -9.0}),
+        Hypothesis(("a c",), scores={"acoustic": -3.0, "lm": -2.0}),
+    ]
+    decoder = SimpleNamespace(text=lambda h: h.words[0])
+    search = SimpleNamespace(found={"u": SimpleNamespace(hypotheses=nbest)}, decoder=decoder)
+    config = DecodeConfig(method="1best", normalizer="english")
+    found = lattice_run.tune(search, config, [Utterance("u", ["A", "C"], [])])
+    assert found.scales == {"hlg": 0.3} and found.errors == 0
+
+
 def opened(exp_dir: Path, **options) -> LatticeSearch:
     search = Experiment.open(config_of(exp_dir, **options)).recogniser.lattice
     search.start()

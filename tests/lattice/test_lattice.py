@@ -334,6 +334,25 @@ def test_methods_that_lack_their_model_are_refused(setup):
             decoder.decode(log_probs, lens, ["u"], method)
 
 
+def test_the_oracle_reads_references_as_the_tokenizer_does(tmp_path):
+    """Capitals that no path of the graph has."""
+    texts = [" ".join(s) for s in sentences()]
+    lower = Setup(tmp_path, train_char(texts, normalizer="lower"))
+    log_probs, lens = lower.log_probs(1, 12), torch.tensor([12])
+    decoder = lower.decoder()
+    [best] = decoder.decode(log_probs, lens, ["u"], "1best")
+    others = {r.text for seed in range(1, 4) for r in decoder.decode(
+        lower.log_probs(1, 12, seed), lens, ["u"], "1best")}  # fmt: skip
+    for text in sorted({best.text, *others}):
+        small, large = (
+            decoder.decode(log_probs, lens, ["u"], "nbest-oracle", references=[reference])[0]
+            for reference in (text, text.upper())
+        )
+        assert small.text == large.text
+    [found] = decoder.decode(log_probs, lens, ["u"], "nbest-oracle", references=[best.text.upper()])
+    assert found.text == best.text
+
+
 def test_self_check_finds_words_that_g_lacks(setup, tmp_path):
     write_arpa(estimate([["a", "ab"]], 1), tmp_path / "small.arpa")
     compile_g(tmp_path / "small.arpa", setup.lexicon, setup.folder, tmp_path / "g.txt")

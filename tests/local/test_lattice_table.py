@@ -80,6 +80,23 @@ def test_scales_are_tuned_on_dev_and_the_test_set_decoded_once(recipe, capsys):
     assert rows[-1][1:3] == ["1best", "HLG"] and rows[-1][8:] == ["hlg=0.5", "2 pruned"]
 
 
+def test_rates_are_those_under_the_recipes_rules(recipe, capsys):
+    """Of a recipe whose transcripts are in capitals the raw rate is near 100 %, whatever is
+    decoded; it also chose the weight of the language model."""
+    script = recipe / "decode.py"
+    script.write_text(
+        DECODE.replace(
+            'report = {"raw":',
+            'report = {"raw": {"total": {"rate": 1.06 - rate}}, "normalized":',
+        )
+    )
+    flags = ("--methods", "beam", "--lm-exp-dir", str(recipe), "--lm-scales", "0.1,0.2")
+    rows, calls = run(recipe, capsys, *flags)
+    assert rows[0][4:6] == ["30.00", "[10.0, n/a]"]
+    tests = [call for call in calls if call["--test-cuts"] == "x_cuts_test.jsonl.gz"]
+    assert next(c for c in tests if "--carry-lm-state" in c)["--lm-scale"] == "0.2"
+
+
 def test_rows_are_decoded_again_when_a_model_has_changed(recipe, capsys):
     flags = ("--methods", "1best")
     first = run(recipe, capsys, *flags)

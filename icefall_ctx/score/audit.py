@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from icefall_ctx.score.bootstrap import Interval, PairedDifference, bootstrap_interval
 from icefall_ctx.score.conversation import paired_bootstrap
-from icefall_ctx.score.report import counts_to_dict, percent
+from icefall_ctx.score.report import counts_to_dict, finite, interval_to_dict, percent
 from icefall_ctx.score.wer import (
     ErrorCounts,
     Utterance,
@@ -173,7 +173,7 @@ def _cell_dict(cell: Cell) -> Dict[str, Any]:
     result["interval"] = _bounds(cell.interval)
     result["against"] = {
         other: {
-            "difference": _finite(d.difference),
+            "difference": finite(d.difference),
             "interval": _bounds(d.interval),
             "p_value": d.p_value,
         }
@@ -182,12 +182,8 @@ def _cell_dict(cell: Cell) -> Dict[str, Any]:
     return result
 
 
-def _finite(value: float) -> Optional[float]:
-    return value if math.isfinite(value) else None
-
-
 def _bounds(interval: Interval) -> List[Optional[float]]:
-    return [_finite(interval.low), _finite(interval.high)]
+    return interval_to_dict(interval)["bounds"]
 
 
 def audit_text(result: Audit, rate: str = "WER") -> str:

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from icefall_ctx.errors import InputError
 from icefall_ctx.score.bootstrap import PairedDifference, paired_difference
 from icefall_ctx.score.grouping import ALL, Groups
-from icefall_ctx.score.report import percent
+from icefall_ctx.score.report import finite, interval_to_dict, percent
 from icefall_ctx.score.units import RATE_NAMES
 from icefall_ctx.score.wer import (
     ErrorCounts,
@@ -74,18 +74,17 @@ class Cell:
     def to_dict(self) -> Dict[str, Any]:
         """Plain values; rates that are not finite become None."""
         result: Dict[str, Any] = {
-            "mean": _finite(self.mean),
-            "rates": [_finite(rate) for rate in self.rates],
-            "deviation": _finite(self.deviation),
+            "mean": finite(self.mean),
+            "rates": [finite(rate) for rate in self.rates],
+            "deviation": finite(self.deviation),
             "ref_words": self.words,
             "conversations": self.conversations,
         }
         if self.difference is not None:
-            low, high, confidence = self.difference.interval
             result["against_baseline"] = {
-                "difference": _finite(self.difference.difference),
-                "interval": {"bounds": [_finite(low), _finite(high)], "confidence": confidence},
-                "p_value": _finite(self.difference.p_value),
+                "difference": finite(self.difference.difference),
+                "interval": interval_to_dict(self.difference.interval),
+                "p_value": finite(self.difference.p_value),
                 "relative": self.relative,
             }
         return result
@@ -229,10 +228,6 @@ def _sums(members: Sequence[Utterance], counts: Sequence[Mapping[str, ErrorCount
     errors = [fmean(column) for column in zip(*(run_errors for run_errors, _ in totals))]
     rates = [total(run[u.utt_id] for u in members).rate for run in counts]
     return _Sums(rates, errors, totals[0][1])
-
-
-def _finite(value: float) -> Optional[float]:
-    return value if math.isfinite(value) else None
 
 
 # ---- as text -----------------------------------------------------------------------------------

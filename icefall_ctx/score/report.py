@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from icefall_ctx.score.bootstrap import PairedDifference
+from icefall_ctx.score.bootstrap import Interval, PairedDifference
 from icefall_ctx.score.glm import Glm
 from icefall_ctx.score.network import has_notation, map_words
 from icefall_ctx.score.units import RATE_NAMES, UNITS
@@ -248,9 +248,19 @@ def _group_order(kind: str, name: str):
     return (not name, int(digits), "") if kind == "turn" and digits else (not name, 0, name)
 
 
+def finite(value: float) -> Optional[float]:
+    """As JSON takes it: None for what is not a finite number."""
+    return value if math.isfinite(value) else None
+
+
+def interval_to_dict(interval: Interval) -> Dict[str, Any]:
+    low, high, confidence = interval
+    return {"bounds": [finite(low), finite(high)], "confidence": confidence}
+
+
 def counts_to_dict(counts: ErrorCounts) -> Dict[str, Any]:
     return {
-        "rate": counts.rate if math.isfinite(counts.rate) else None,
+        "rate": finite(counts.rate),
         "errors": counts.errors,
         "ins": counts.ins,
         "del": counts.dels,
@@ -265,9 +275,7 @@ def counts_to_dict(counts: ErrorCounts) -> Dict[str, Any]:
 def scores_to_dict(scores: Scores) -> Dict[str, Any]:
     result: Dict[str, Any] = {"total": counts_to_dict(scores.total)}
     if scores.interval is not None:
-        low, high, confidence = scores.interval
-        bounds = [bound if math.isfinite(bound) else None for bound in (low, high)]
-        result["interval"] = {"bounds": bounds, "confidence": confidence}
+        result["interval"] = interval_to_dict(scores.interval)
     result["groups"] = {
         kind: {name: counts_to_dict(counts) for name, counts in groups.items()}
         for kind, groups in scores.groups.items()

@@ -7,11 +7,11 @@ turns, each the messages that one person sent in a row.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
+from icefall_ctx.corpora.json_segments import load_json, parse_json
 from icefall_ctx.errors import InputError, Pathlike, ProblemLog, where
 
 Conversation = List[str]  # its turns
@@ -51,18 +51,14 @@ def read_chitchat(
 
 def _load(path: Path) -> Dict[str, Any]:
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as wheel:
-                data = json.loads(wheel.read(MEMBER))
-        else:
-            data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; {HOW_TO_GET}") from error
-    except (KeyError, ValueError) as error:
-        raise InputError(f"{path}: not the dataset ({error}); {HOW_TO_GET}") from error
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: not the dataset (no JSON object); {HOW_TO_GET}")
-    return data
+        if not zipfile.is_zipfile(path):
+            return load_json(path, dict)
+        with zipfile.ZipFile(path) as wheel:
+            return parse_json(wheel.read(MEMBER), path, dict)
+    except KeyError as error:
+        raise InputError(f"{path}: not the dataset, it has no {MEMBER}; {HOW_TO_GET}") from error
+    except InputError as error:
+        raise InputError(f"{error}; {HOW_TO_GET}") from error
 
 
 def split_by_id(

@@ -13,11 +13,17 @@ from icefall_ctx.errors import InputError, Pathlike
 def load_json(path: Pathlike, kind: Union[type, Tuple[type, ...]]) -> Any:
     """The content of a JSON file whose top level is a ``list`` or a ``dict``."""
     try:
-        content = json.loads(Path(path).read_bytes())
-        # an escape such as \ud800 is half a character, which no manifest can be written with
-        json.dumps(content, ensure_ascii=False).encode("utf-8")
+        return parse_json(Path(path).read_bytes(), path, kind)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def parse_json(data: bytes, path: Pathlike, kind: Union[type, Tuple[type, ...]]) -> Any:
+    """What :func:`load_json` reads, from bytes that are in ``path``."""
+    try:
+        content = json.loads(data)
+        # an escape such as \ud800 is half a character, which no manifest can be written with
+        json.dumps(content, ensure_ascii=False).encode("utf-8")
     except (RecursionError, ValueError) as error:
         raise InputError(f"{path}: not JSON ({error})") from None
     if not isinstance(content, kind):

@@ -28,8 +28,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-import torch
 import numpy as np
+import torch
 from lhotse import CutSet, Features, MonoCut
 from lhotse.audio.utils import AudioLoadingError, DurationMismatchError
 from lhotse.features.io import LilcomChunkyWriter

@@ -79,6 +79,21 @@ def write_text(path: Union[str, Path], text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_picture(path: Union[str, Path], figure: Any) -> None:
+    """Draw a matplotlib ``figure``, atomically and without a display.
+
+    Raises:
+      InputError: a suffix that is of no picture.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    known = FigureCanvasAgg(figure).get_supported_filetypes()
+    if Path(path).suffix[1:].lower() not in known:
+        raise InputError(f"{path}: a picture is named *.png, *.pdf or *.svg")
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi="figure")
+
+
 def write_torch(path: Union[str, Path], value: Any) -> None:
     """``torch.save``, atomically.
 

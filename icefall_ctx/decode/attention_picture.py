@@ -17,7 +17,7 @@ from icefall_ctx.data.history import link_of
 from icefall_ctx.decode.live import LiveSession
 from icefall_ctx.decode.run import Experiment
 from icefall_ctx.errors import InputError
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_picture
 from icefall_ctx.models.asr import AsrModel, decoder_input
 from icefall_ctx.models.attention import MultiHead
 from icefall_ctx.text.tokenizer import Tokenizer
@@ -183,12 +183,10 @@ def plot_attention(
     maps: Sequence[Sequence[AttentionMap]], names: Sequence[str], path: Path, title: str = ""
 ) -> None:
     """Write a PNG file, the maps of all models in one row."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     panels = [(name, shown) for name, row in zip(names, maps) for shown in row]
     figure = Figure(figsize=(5 * len(panels), 5))
-    canvas = FigureCanvasAgg(figure)
     for number, (name, shown) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), number)
         axes.imshow(shown.weights.numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
@@ -200,8 +198,7 @@ def plot_attention(
     if title:
         figure.suptitle(title, fontsize=10)
     figure.tight_layout()
-    with atomic_path(path) as temporary:
-        canvas.print_png(str(temporary))
+    write_picture(path, figure)
 
 
 def _ticks(set_places, set_labels, labels: Sequence[str], rotation: int) -> None:

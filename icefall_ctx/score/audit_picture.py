@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Dict, List
 
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_picture
 from icefall_ctx.score.audit import Audit, Cell
 
 COLOURS = {
@@ -20,12 +20,10 @@ COLOURS = {
 
 def plot_audit(result: Audit, path: Path, rate: str = "WER") -> None:
     """Write a PNG file: one group of bars a slice, one bar a history, lines for the intervals."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     panels = [("all", "side"), ("turn",)]
     figure = Figure(figsize=(12, 4.5))
-    canvas = FigureCanvasAgg(figure)
     for number, kinds in enumerate(panels, start=1):
         chosen = {key: row for key, row in result.cells.items() if key[0] in kinds}
         if chosen:
@@ -35,8 +33,7 @@ def plot_audit(result: Audit, path: Path, rate: str = "WER") -> None:
             axes.set_ylabel(f"{rate} (%)")
             axes.legend(fontsize=8)
     figure.tight_layout()
-    with atomic_path(path) as temporary:
-        canvas.print_png(str(temporary))
+    write_picture(path, figure)
 
 
 def _bars(axes, names: List[str], rows: List[Dict[str, Cell]]) -> None:

@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 from typing import Mapping
 
-from icefall_ctx.errors import InputError
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_picture
 from icefall_ctx.score.compare import Cell, Comparison
 from icefall_ctx.score.units import RATE_NAMES
 
@@ -21,13 +20,9 @@ def plot_curve(result: Comparison, centres: Mapping[str, float], path: Path) -> 
     Raises:
       InputError: a suffix that is of no picture.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.5))
-    canvas = FigureCanvasAgg(figure)
-    if path.suffix[1:].lower() not in canvas.get_supported_filetypes():
-        raise InputError(f"{path}: a picture is named *.png, *.pdf or *.svg")
+    figure = Figure(figsize=(7, 4.5), dpi=150)
     axes = figure.add_subplot()
     for name, row in result.rows.items():
         _line(axes, name, row, centres)
@@ -36,8 +31,7 @@ def plot_curve(result: Comparison, centres: Mapping[str, float], path: Path) -> 
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    write_picture(path, figure)
 
 
 def _line(axes, name: str, row: Mapping[str, Cell], centres: Mapping[str, float]) -> None:

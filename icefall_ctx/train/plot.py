@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List
 
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_picture
 
 PANELS = (
     ("loss", "loss a frame"),
@@ -35,11 +35,9 @@ def plot_curves(records: List[Dict[str, Any]], path: Path) -> None:
     Args:
       records: ``{"epoch": 1, "train": {"loss": ...}, "valid": {...}}``, one an epoch.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 6))
-    canvas = FigureCanvasAgg(figure)
     for number, (name, title) in enumerate(PANELS, start=1):
         axes = figure.add_subplot(2, 2, number)
         for part, style in (("train", "o-"), ("valid", "s--")):
@@ -50,5 +48,4 @@ def plot_curves(records: List[Dict[str, Any]], path: Path) -> None:
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8) if axes.lines else None
     figure.tight_layout()
-    with atomic_path(path) as temporary:
-        canvas.print_png(str(temporary))
+    write_picture(path, figure)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from icefall_ctx.errors import InputError
 from icefall_ctx.features.ivector.transforms import scatter
-from icefall_ctx.files import atomic_path
+from icefall_ctx.files import write_picture
 
 
 class EqualErrorRate(NamedTuple):
@@ -143,7 +143,7 @@ def draw(
     from matplotlib.figure import Figure
 
     points = projection(vectors, speakers)
-    figure = Figure(figsize=(7, 6), layout="constrained")
+    figure = Figure(figsize=(7, 6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     names = sorted(set(speakers))
     for number, name in enumerate(names):
@@ -153,5 +153,4 @@ def draw(
     if len(names) <= 30:
         axes.legend(fontsize="small", ncols=1 + len(names) // 16)
     axes.set(xlabel="first direction", ylabel="second direction", title=title)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    write_picture(path, figure)

@@ -88,6 +88,12 @@ def test_projection_separates_the_speakers():
     assert projection(vectors[:, :1], names).shape == (60, 2)
 
 
+def test_a_picture_of_no_format_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"p\.text: a picture is named \*\.png"):
+        draw(torch.randn(6, 4), ["a", "b"] * 3, tmp_path / "p.text")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("num_speakers", [1, 2, 45])
 def test_picture_is_written(tmp_path, num_speakers):
     names = [f"s{k % num_speakers}" for k in range(90)]

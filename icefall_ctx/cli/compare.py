@@ -10,6 +10,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 import click
 
+from icefall_ctx.cli.shared_options import normalizer_option, seed_option, unit_option
 from icefall_ctx.errors import InputError, ProblemLog
 from icefall_ctx.score.compare import Run, System, comparison_text
 from icefall_ctx.score.compare import compare as compare_systems
@@ -17,7 +18,6 @@ from icefall_ctx.score.grouping import KINDS, SnrBins, group, of_side
 from icefall_ctx.score.loading import Transcripts, add_details, load
 from icefall_ctx.score.report import normalizer_rules, retokenize
 from icefall_ctx.score.results import read_transcripts
-from icefall_ctx.score.units import UNITS
 
 _SPEC = re.compile(r"(?:(?P<label>[^=/]+)=)?(?P<places>.*?)(?:@(?P<suffix>[^/@,]+))?")
 _SEED = re.compile(r"[-_.]?s(eed)?[-_]?\d+$")  # at the end of a folder's name
@@ -91,19 +91,13 @@ def _bins(context, parameter, value: Optional[str]) -> Optional[SnrBins]:
     "--plot", type=click.Path(dir_okay=False, path_type=Path),
     help="With --by snr: write the curves, error rate over SNR (.png, .pdf, .svg).",
 )
-@click.option("--normalizer", default="", help="Named rules for both sides, such as 'english'.")
-@click.option("--unit", type=click.Choice(list(UNITS)), default="word", show_default=True)
+@normalizer_option
+@unit_option
 @click.option(
     "--bootstrap", type=click.IntRange(min=100), default=10000, show_default=True,
     help="Resamples of conversations for 95 % intervals and p-values.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of the resampling.",
-)
+@seed_option("Of the resampling.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of Markdown.")
 def compare(
     baseline: Spec,

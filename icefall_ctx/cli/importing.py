@@ -9,6 +9,8 @@ from typing import Any, Dict, List, Optional
 
 import click
 
+from icefall_ctx.cli.shared_options import seed_option
+
 FORMATS = ("auto", "kaldi", "stm", "rttm-ctm", "textgrid", "json", "calls")
 DEFAULT_PARTS = "train:0.8,dev:0.1,test:0.1"
 
@@ -44,13 +46,7 @@ DEFAULT_PARTS = "train:0.8,dev:0.1,test:0.1"
     help=f"Parts and their shares of speech; whole conversations.  [default: {DEFAULT_PARTS}, or "
     "test:1 for fewer than three conversations]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the random parts.",
-)
+@seed_option("Seed of the random parts.")
 @click.option(
     "--conversation",
     default="auto",

@@ -7,6 +7,7 @@ from typing import Optional
 
 import click
 
+from icefall_ctx.cli.shared_options import seed_option
 from icefall_ctx.errors import InputError, ProblemLog
 from icefall_ctx.files import check_output
 
@@ -80,7 +81,7 @@ def ivector() -> None:
 @click.option("--cache-mb", type=_COUNT, default=1024,
               help="Memory for statistics that need not be computed "
               "again in every iteration, all processes together.")
-@click.option("--seed", type=_COUNT, default=0, help="Of the start of both models.")
+@seed_option("Of the start of both models.")
 @_JOBS
 @_DEVICE
 def train(cuts: Path, extractor: Path, **flags) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Dict, Iterable, List, Optional
 
 import click
 
+from icefall_ctx.cli.shared_options import seed_option
+
 _MANIFEST = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -149,13 +151,7 @@ def describe(manifest: Path) -> None:
 )
 @click.option("--recordings", type=_MANIFEST, help="Recordings to split in the same way.")
 @click.option("--cuts", type=_MANIFEST, help="Cuts to split in the same way.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the random choice.",
-)
+@seed_option("Seed of the random choice.")
 @click.option(
     "--disjoint-speakers",
     is_flag=True,

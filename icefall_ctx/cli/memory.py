@@ -7,6 +7,7 @@ from typing import Optional
 
 import click
 
+from icefall_ctx.cli.shared_options import seed_option
 from icefall_ctx.errors import InputError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -65,7 +66,7 @@ def _loader(exp_dir: Optional[Path], lang_dir: Optional[Path]):
 @click.option("--num-distractors", type=click.IntRange(min=0), default=100,
               help="Rare words in every list that its utterance does not hold.")
 @click.option("--normalizer", default="none", help="Rules applied to all texts first.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the distractors.")
+@seed_option("Of the distractors.")
 def lists(
     supervisions: Path,
     output: Path,

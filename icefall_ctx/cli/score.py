@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from icefall_ctx.cli.shared_options import normalizer_option, seed_option, unit_option
 from icefall_ctx.errors import InputError, ProblemLog
 from icefall_ctx.formats.lines import codec_of
 from icefall_ctx.score.conversation import paired_bootstrap
@@ -30,7 +31,6 @@ from icefall_ctx.score.report import (
 )
 from icefall_ctx.score.sclite import LEVENSHTEIN, align_any, align_networks
 from icefall_ctx.score.sclite import align as sclite_align
-from icefall_ctx.score.units import UNITS
 from icefall_ctx.score.wer import GROUPINGS, Aligner, align, total
 
 
@@ -49,14 +49,8 @@ def _groupings(context, parameter, value: str) -> Tuple[str, ...]:
 @click.option("--hyp-format", type=click.Choice(FORMATS), help="Default: by suffix and content.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of both files.")
 @click.option("--glm", type=click.Path(), help="NIST mapping file, applied as csrfilt does.")
-@click.option("--normalizer", default="", help="Named rules for both sides, such as 'english'.")
-@click.option(
-    "--unit",
-    type=click.Choice(list(UNITS)),
-    default="word",
-    show_default=True,
-    help="mixed: Chinese characters one by one, words of other scripts whole.",
-)
+@normalizer_option
+@unit_option
 @click.option(
     "--alignment",
     type=click.Choice(["auto", "levenshtein", "sclite", "both"]),
@@ -79,13 +73,7 @@ def _groupings(context, parameter, value: str) -> Tuple[str, ...]:
     show_default=True,
     help="Resamples of conversations for the 95 % interval; 0: none.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of the resampling.",
-)
+@seed_option("Of the resampling.")
 @click.option("--compare", type=click.Path(), help="A second system: difference and p-value.")
 @click.option("--supervisions", type=click.Path(), help="Lhotse manifest: conversation, speaker.")
 @click.option("--cpwer", is_flag=True, help="Also cpWER: speakers matched for the fewest errors.")

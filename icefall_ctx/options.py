@@ -93,6 +93,9 @@ class ModelConfig:
     history_tokens: int = option(100, "and at most so many tokens of them, newest kept", low=1)
     history_pe: bool = option(False, "conditional: add positions to the history's embeddings")
     history_layers: int = option(1, "history attention: layers of the history encoder", low=1)
+    history_before: bool = option(
+        False, "history attention: a token of the history also knows the token before it"
+    )
 
     speaker_features: str = option("none", "concatenated to every frame", ("none", "ivector"))
     speaker_dim: int = option(100, "dimension of the speaker features", low=1)
@@ -148,7 +151,7 @@ class DataConfig:
     valid_cuts: str = option("", "file name of the validation cuts in --manifest-dir")
     index: str = option("", "full linked manifest for the history; default: train and valid cuts")
     normalizer: str = option("none", "rules applied to transcripts before they are tokens")
-    max_duration: float = option(200.0, "seconds of audio a batch", low=0)
+    max_duration: float = option(200.0, "seconds of audio a batch", low=0.1)
     num_buckets: int = option(20, "buckets of similar duration", low=1)
     num_workers: int = option(0, "processes that load data", low=0)
     min_duration: float = option(
@@ -217,7 +220,11 @@ class TrainConfig:
         0.15, "probability that an entry of the memory begins at a word", low=0, high=1
     )
     memory_rare_rate: float = option(
-        0.15, "the same for a word that the training text has once or twice", low=0, high=1
+        0.15, "the same for a rare word of the training text", low=0, high=1
+    )
+    memory_rare_count: int = option(2, "a word that the text has at most so often is rare", low=0)
+    memory_rare_distractors: float = option(
+        0.0, "share of the entries that nobody says that begin at a rare word", low=0, high=1
     )
     memory_empty: float = option(
         0.1, "share of batches without a relevant entry (B5)", low=0, high=1
@@ -248,7 +255,7 @@ class DecodeConfig:
         0.3, "weight of the CTC prefix scores in beam search", low=0, high=1
     )
     length_bonus: float = option(0.0, "added for every token", low=-100, high=100)
-    max_len_ratio: float = option(1.0, "tokens an encoder frame at the most", low=0)
+    max_len_ratio: float = option(1.0, "tokens an encoder frame at the most", low=0.01)
     lm_exp_dir: Optional[Path] = option(None, "folder of a trained LSTM language model")
     lm_scale: float = option(0.0, "weight of the language model in beam search", low=0)
     carry_lm_state: bool = option(False, "the language model reads the conversation so far")
@@ -268,7 +275,7 @@ class DecodeConfig:
     num_threads: int = option(0, "CPU threads; 0 leaves the choice to torch", low=0)
     seed: int = option(42, "seed of the shuffled history and of the bootstrap", low=0)
     max_duration: float = option(
-        200.0, "seconds of audio a batch in methods without history", low=0
+        200.0, "seconds of audio a batch in methods without history", low=0.1
     )
     suffix: str = option("", "appended to the names of the result files")
     output_dir: Optional[Path] = option(

@@ -172,6 +172,8 @@ def loss_of(model: ModelConfig, data: AsrDataModule, config: TrainConfig) -> Los
         config.memory_empty,
         config.memory_span_rate,
         config.memory_rare_rate,
+        config.memory_rare_count,
+        config.memory_rare_distractors,
     )
     return MemoryLoss(sampler)
 

@@ -16,7 +16,6 @@ from icefall_ctx.text.splitting import WordSplitter
 
 Ids = Tuple[int, ...]
 MAX_WORDS = 3  # of an entry
-RARE = 2  # a word that the training text has at most so often is rare
 TRIES = 10  # draws for every distractor wanted, before there are fewer of them
 
 
@@ -85,6 +84,9 @@ class MemorySampler:
       empty: share of batches without a relevant entry.
       span_rate: probability that an entry begins at a word.
       rare_rate: the same for a word that is rare in the pool.
+      rare_count: a word that the pool has at most so often is rare.
+      rare_distractors: share of the distractors that begin at a rare word.  Where the words to be
+        taught are names, the memory has to tell names from names.
     """
 
     def __init__(
@@ -95,13 +97,18 @@ class MemorySampler:
         empty: float = 0.1,
         span_rate: float = 0.15,
         rare_rate: float = 0.15,
+        rare_count: int = 2,
+        rare_distractors: float = 0.0,
     ) -> None:
         self.split = WordSplitter(pieces)
         self.pool = [s for s in (Sentence(ids, self.split) for ids in pool) if s.words]
-        words = Counter(s.phrase(i, 1) for s in self.pool for i in range(len(s.words)))
-        self.rare = {word for word, count in words.items() if count <= RARE}
+        places = [(s, i) for s in self.pool for i in range(len(s.words))]
+        words = Counter(s.phrase(i, 1) for s, i in places)
+        self.rare = {word for word, count in words.items() if count <= rare_count}
+        self.rare_places = [(s, i) for s, i in places if s.phrase(i, 1) in self.rare]
         self.size, self.empty = size, empty
         self.span_rate, self.rare_rate = span_rate, rare_rate
+        self.rare_distractors = rare_distractors if self.rare_places else 0.0
 
     def sample(self, tokens: Tensor, lens: Tensor, rng: random.Random) -> SampledMemory:
         """The memory for targets (N, U) of ``lens`` tokens, not all empty."""
@@ -146,8 +153,11 @@ class MemorySampler:
         for _ in range(TRIES * count if self.pool else 0):
             if len(found) == count:
                 break
-            sentence = rng.choice(self.pool)
-            first = rng.randrange(len(sentence.words))
+            if rng.random() < self.rare_distractors:
+                sentence, first = rng.choice(self.rare_places)
+            else:
+                sentence = rng.choice(self.pool)
+                first = rng.randrange(len(sentence.words))
             phrase = sentence.phrase(
                 first, min(rng.randint(1, MAX_WORDS), len(sentence.words) - first)
             )

@@ -69,6 +69,21 @@ def test_batches_without_a_relevant_entry():
     assert alone.entries.lens.numel() == 1  # nothing else to show
 
 
+def test_rare_words_as_distractors():
+    """With all of them asked for, every distractor begins at a word that the pool has once."""
+    pool = [[3, 4, 3], [3, 4], [5, 3], [4, 6, 11, 3], [7, 4], [3, 8]]  # 5 .. 8 once each
+    tokens, lens = batch_of([9, 4])
+    for rare_count, first in ((1, {5, 6, 7, 8}), (4, {4, 5, 6, 7, 8}), (0, set(range(3, 9)))):
+        sampler = MemorySampler(
+            PIECES, pool, size=8, empty=1.0, rare_count=rare_count, rare_distractors=1.0
+        )
+        seen = set()
+        for seed in range(30):
+            memory = sampler.sample(tokens, lens, random.Random(seed))
+            seen |= set(memory.entries.tokens[:, 1].tolist())
+        assert seen == first, rare_count  # "4" is said, but "4 3" is not
+
+
 def test_balanced_is_the_mean_of_both_classes():
     values = torch.tensor([[1.0, 2.0, 9.0], [4.0, 50.0, 60.0]])
     inside = torch.tensor([[False, True, True], [False, False, True]])

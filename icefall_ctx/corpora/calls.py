@@ -6,12 +6,15 @@ a ``numpy.random.Generator``, so that the same seed gives the same bytes.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import soundfile as sf
+import torch
 from lhotse import AudioSource, Recording, SupervisionSegment
+from torchaudio.transforms import Resample
 
 from icefall_ctx.files import atomic_path
 
@@ -57,6 +60,16 @@ class Call(NamedTuple):
     starts: List[int]
     speech: np.ndarray
     noise: np.ndarray
+
+
+@functools.lru_cache(maxsize=4)  # its filter takes longer to make than a turn to resample
+def _resampler(rate: int, target: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    return Resample(rate, target)
+
+
+def resample(samples: np.ndarray, rate: int, target: int) -> np.ndarray:
+    """Samples (T,) in float32 at ``rate`` Hz to the same at ``target`` Hz."""
+    return _resampler(rate, target)(torch.from_numpy(samples)).numpy()
 
 
 def rms(samples: np.ndarray) -> float:

@@ -23,9 +23,8 @@ import numpy as np
 import soundfile as sf
 import torch
 from lhotse import AudioSource, Recording, SupervisionSegment
-from torchaudio.transforms import Resample
 
-from icefall_ctx.corpora.calls import write_audio
+from icefall_ctx.corpora.calls import resample, write_audio
 from icefall_ctx.corpora.fotaq_words import new_word_parts, pick_new_words
 from icefall_ctx.corpora.manifests import Manifests, collect, parallel_map, write_manifests
 from icefall_ctx.corpora.queen import QueenFile
@@ -171,11 +170,6 @@ def _open(path: Path) -> QueenFile:
     return QueenFile(path)
 
 
-@functools.lru_cache(maxsize=2)
-def _resampler(rate: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    return Resample(rate, RATE)
-
-
 def decode_clip(task: ClipTask) -> int:
     """Write a clip as 8 kHz FLAC unless it is there; returns its samples, 0 if it is damaged."""
     if task.target.is_file():
@@ -188,7 +182,7 @@ def decode_clip(task: ClipTask) -> int:
         return 0
     if samples.ndim != 1 or len(samples) < rate // 20:
         return 0
-    samples = _resampler(rate)(torch.from_numpy(samples)).numpy()
+    samples = resample(samples, rate, RATE)
     audio = np.round(np.clip(samples, -1, 1) * 32767).astype(np.int16)
     write_audio(task.target, audio[np.newaxis], RATE)
     return len(audio)

@@ -16,7 +16,15 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from icefall_ctx.corpora.calls import CallTurn, Side, Timing, call_manifests, compose, write_audio
+from icefall_ctx.corpora.calls import (
+    CallTurn,
+    Side,
+    Timing,
+    call_manifests,
+    compose,
+    resample,
+    write_audio,
+)
 from icefall_ctx.corpora.dialogue_grammar import (
     DialogueTurn,
     draw_dialogue,
@@ -166,7 +174,7 @@ def render_call(plan: PlannedCall) -> CallManifests:
         spoken = [espeak(turn.spoken, plan.voices[turn.channel]) for turn in plan.turns]
         source_rate = espeak.sampling_rate
     turns = [
-        CallTurn(turn.channel, turn.text.upper(), _resample(samples, source_rate))
+        CallTurn(turn.channel, turn.text.upper(), resample(samples, source_rate, RATE))
         for turn, samples in zip(plan.turns, spoken)
     ]
     rng = np.random.default_rng(plan.seed + (1,))
@@ -177,13 +185,6 @@ def render_call(plan: PlannedCall) -> CallManifests:
     call = compose(rng, turns, sides, RATE, [turn.samples for turn in turns], Timing())
     write_audio(plan.path, call.audio, RATE)
     return call_manifests(plan.call_id, plan.path, call, turns, sides, RATE)
-
-
-def _resample(samples: np.ndarray, rate: int) -> np.ndarray:
-    import torch
-    from torchaudio.functional import resample
-
-    return resample(torch.from_numpy(samples), rate, RATE).numpy()
 
 
 def prepare_mini_dialog(

@@ -93,9 +93,6 @@ class ModelConfig:
     history_tokens: int = option(100, "and at most so many tokens of them, newest kept", low=1)
     history_pe: bool = option(False, "conditional: add positions to the history's embeddings")
     history_layers: int = option(1, "history attention: layers of the history encoder", low=1)
-    history_before: bool = option(
-        False, "history attention: a token of the history also knows the token before it"
-    )
 
     speaker_features: str = option("none", "concatenated to every frame", ("none", "ivector"))
     speaker_dim: int = option(100, "dimension of the speaker features", low=1)

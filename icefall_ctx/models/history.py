@@ -103,10 +103,6 @@ class HistoryEncoder(nn.Module):
     """Earlier sentences as one sequence (A3b).
 
         H = Encoder(Embed(tokens) + position + sentence age + same/other speaker)     (N, S W, d)
-
-    With ``history_before`` a token also knows the token before it, ``+ W Embed(token before)``:
-    a decoder that has just written a piece of a word finds the piece that follows it in the
-    history by one look, where attention would first have to learn to step from one to the next.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -115,7 +111,6 @@ class HistoryEncoder(nn.Module):
         self.positions = PositionalEncoding(dim, config.dropout)
         self.age = nn.Embedding(MAX_SENTENCE_AGE, dim)
         self.same_speaker = nn.Embedding(2, dim)
-        self.before = nn.Linear(dim, dim, bias=False) if config.history_before else None
         nn.init.normal_(self.age.weight, std=0.1)
         nn.init.normal_(self.same_speaker.weight, std=0.1)
         self.layers = nn.ModuleList(
@@ -129,11 +124,7 @@ class HistoryEncoder(nn.Module):
     def forward(self, history: TokenHistory, embedding: nn.Embedding) -> Tensor:
         """-> (N, S * W, d); rows of padding are finite and are to be masked."""
         n, sentences, width = history.tokens.shape
-        embedded = embedding(history.tokens).view(n * sentences, width, -1)
-        x = self.positions(embedded)
-        if self.before is not None:
-            before = nn.functional.pad(embedded, (0, 0, 1, 0))[:, :-1]
-            x = x + self.before(before * self.positions.dim**0.5)
+        x = self.positions(embedding(history.tokens).view(n * sentences, width, -1))
         x = x.view(n, sentences, width, -1)
         ages = torch.arange(sentences - 1, -1, -1, device=x.device).clamp(max=MAX_SENTENCE_AGE - 1)
         x = x + self.age(ages).view(1, sentences, 1, -1)

@@ -91,10 +91,7 @@ def test_shut_history_attention_changes_nothing(norm_first, shut):
 @pytest.mark.parametrize("training", [False, True])
 def test_history_in_a_batch_equals_history_alone(kind, training):
     """In both modes: torch's encoder layer takes another path in eval mode."""
-    before = kind == "attention"
-    model = small_model(
-        text_context=kind, dropout=0.0, history_layers=2, history_before=before
-    )
+    model = small_model(text_context=kind, dropout=0.0, history_layers=2)
     model.decoder.train(training)
     flags = [[True, False, True], [False], [], [True, True]]
     audio, lens = torch.randn(4, 6, 16), torch.tensor([6, 5, 4, 3])
@@ -120,24 +117,6 @@ def test_speaker_age_and_order_matter_to_history_attention():
     first = run([[3, 4], [5]], [True, True])
     for other in (run([[3, 4], [5]], [True, False]), run([[5], [3, 4]], [True, True])):
         assert not torch.allclose(first, other, atol=1e-4)
-
-
-def test_token_before_is_of_the_same_sentence():
-    """``history_before`` adds W Embed(token before) to every token but a sentence's first."""
-    options = dict(text_context="attention", dropout=0.0)
-    plain, model = small_model(**options), small_model(**options, history_before=True)
-    model.load_state_dict(plain.state_dict(), strict=False)
-    encoder, embedding = model.decoder.history_encoder, model.decoder.embedding
-    encoder.layers, encoder.norm = torch.nn.ModuleList(), torch.nn.Identity()
-    theirs = plain.decoder.history_encoder
-    theirs.layers, theirs.norm = torch.nn.ModuleList(), torch.nn.Identity()
-    history = history_of([[[3, 4, 5], [6, 7]]], flags=[[True, False]])
-    added = (encoder(history, embedding) - theirs(history, plain.decoder.embedding))[0]
-    scale = embedding.embedding_dim**0.5
-    three, four, six = encoder.before(scale * embedding(torch.tensor([3, 4, 6])))
-    zero = torch.zeros_like(three)
-    expected = torch.stack([zero, three, four, zero, six])
-    torch.testing.assert_close(added[history.mask.flatten()], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_mask_and_columns():

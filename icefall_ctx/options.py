@@ -226,10 +226,6 @@ class TrainConfig:
     memory_empty: float = option(
         0.1, "share of batches without a relevant entry (B5)", low=0, high=1
     )
-    memory_hide: float = option(
-        0.0, "share of the utterances in which the memory decoder does not see what it has "
-        "written of a phrase, and must find the entry by its sound", low=0, high=1,
-    )
     memory_teacher_forcing: int = option(
         0, "updates in which 2MEM is given the right entry instead of its own choice", low=0
     )

@@ -19,7 +19,7 @@ from icefall_ctx.models.encoder import EncoderOutput, build_encoder
 from icefall_ctx.models.memory import MemoryDecoder, MemoryOutput
 from icefall_ctx.models.memory_entries import EntryTokens
 
-SOS_EOS, UNK = 1, 2  # <sos/eos> and <unk>, in every vocabulary
+SOS_EOS = 1  # <sos/eos>, in every vocabulary
 Augment = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -156,17 +156,15 @@ class AsrModel(nn.Module):
         augment: Optional[Augment] = None,
         entries: Optional[EntryTokens] = None,
         choice: Optional[Tensor] = None,
-        hide: Optional[Tensor] = None,
     ) -> AsrOutput:
         """Teacher-forced outputs for training and validation.
 
         Args:
           entries: the word memory of the batch, for a model that has one.
           choice: (N, U+1) entries that 2MEM reads instead of its own choice.
-          hide: (N, U+1) targets that the memory decoder is not told afterwards.
         """
         encoded = self.encode(batch, augment)
-        log_probs, memory = self._teacher_forced(encoded, batch, entries, choice, hide)
+        log_probs, memory = self._teacher_forced(encoded, batch, entries, choice)
         return AsrOutput(
             encoder_out=encoded.out,
             encoder_lens=encoded.lens,
@@ -181,7 +179,6 @@ class AsrModel(nn.Module):
         batch: Batch,
         entries: Optional[EntryTokens],
         choice: Optional[Tensor],
-        hide: Optional[Tensor],
     ) -> Tuple[Tensor, Optional[MemoryOutput]]:
         tokens = decoder_input(batch.tokens)
         if entries is None:
@@ -189,10 +186,7 @@ class AsrModel(nn.Module):
             return self.decoder(tokens, state), None
         memory = self.decoder.encode(entries)
         state = self.decoder.prepare(encoded.out, encoded.lens, batch.history, memory)
-        own = None
-        if hide is not None:  # a target is the input of the next position
-            own = tokens.masked_fill(nn.functional.pad(hide, (1, 0))[:, :-1], UNK)
-        output = self.decoder.mixture(tokens, state, choice, own)
+        output = self.decoder.mixture(tokens, state, choice)
         return output.log_probs, output
 
 

@@ -190,11 +190,7 @@ class MemoryDecoder(nn.Module):
         return gate.masked_fill(~present, 1.0)
 
     def mixture(
-        self,
-        tokens: Tensor,
-        state: MemoryState,
-        choice: Optional[Tensor] = None,
-        own_tokens: Optional[Tensor] = None,
+        self, tokens: Tensor, state: MemoryState, choice: Optional[Tensor] = None
     ) -> MemoryOutput:
         """Teacher forcing with everything that the loss, or a trace, looks at.
 
@@ -202,12 +198,10 @@ class MemoryDecoder(nn.Module):
           tokens: (N, U) that begin with ``<sos/eos>``.
           state: of a memory that is not empty.
           choice: (N, U) entries that 2MEM reads instead of its own choice.
-          own_tokens: (N, U) what the memory decoder sees instead of ``tokens``.
         """
         size = tokens.size(1)
         causal = torch.ones(size, size, dtype=torch.bool, device=tokens.device).tril()
-        own = tokens if own_tokens is None else own_tokens
-        hidden, scores, _ = self._run(own, state, causal, choice)
+        hidden, scores, _ = self._run(tokens, state, causal, choice)
         memory = self.out(hidden).float().log_softmax(dim=-1)
         baseline = self.baseline(tokens, state.baseline)
         return MemoryOutput(baseline, memory, self.gate_of(scores, state), scores)

@@ -129,18 +129,6 @@ def memory_metrics(memory: MemoryOutput, labels: Tensor, mask: Tensor) -> Metric
     return metrics
 
 
-def hidden(labels: Tensor, p: float) -> Optional[Tensor]:
-    """Tokens of phrases (N, U+1) that the memory decoder is not told, in a share ``p`` of the
-    utterances.
-
-    Once the first pieces of a phrase are known they name the entry, and a model that is given
-    them never learns to find an entry by its sound, which is how its first piece is to be found.
-    """
-    if p == 0:
-        return None
-    return (labels > 0) & (torch.rand(labels.size(0), 1, device=labels.device) < p)
-
-
 @dataclass
 class MemoryLoss:
     """Samples a memory for every batch and computes the loss of the model that has it.
@@ -167,9 +155,7 @@ class MemoryLoss:
         rng = random.Random(random.getrandbits(64) if model.training else zlib.crc32(names))
         memory = self.sampler.sample(batch.tokens, batch.token_lens, rng).to(batch.tokens.device)
         forced = model.training and self.updates() < config.memory_teacher_forcing
-        choice = memory.labels if forced else None
-        hide = hidden(memory.labels, config.memory_hide) if model.training else None
-        output = model(batch, augment, memory.entries, choice, hide)
+        output = model(batch, augment, memory.entries, memory.labels if forced else None)
         permute = config.permute if model.training else 0.0
         loss = partial(mixture_loss, labels=memory.labels, permute=permute)
         return joint_loss(output, batch, config, loss)

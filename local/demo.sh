@@ -34,5 +34,9 @@ step "decode with the baseline" ./decode.py --exp-dir exp/demo --avg 2
 step "train the context model" ./train.py --config conf/demo_context.yaml \
   --init-from exp/demo --exp-dir exp/demo_context
 step "decode with the context model" ./decode.py --exp-dir exp/demo_context --avg 2
-python ../../../local/demo_summary.py exp/demo exp/demo_context --times "$timings" \
-  --linked data/linked/mini_dialog_supervisions_test.jsonl.gz
+step "and without its history" ./decode.py --exp-dir exp/demo_context --avg 2 --history none \
+  --output-dir exp/demo_context/no_history
+python ../../../local/demo_summary.py baseline=exp/demo/beam \
+  "context model"=exp/demo_context/beam "the same, no history"=exp/demo_context/no_history \
+  --times "$timings" --linked data/linked/mini_dialog_supervisions_test.jsonl.gz \
+  --curves exp/demo/curves.png exp/demo_context/curves.png

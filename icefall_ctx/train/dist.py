@@ -9,8 +9,11 @@ skipped one, had none left, or had no history in it.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import socket
+import sys
 from dataclasses import dataclass
 from typing import Any, Callable, List, Sequence
 
@@ -18,6 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from icefall_ctx.errors import InputError
+
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,21 @@ def _free_port() -> int:
         return s.getsockname()[1]
 
 
+def _end_with_parent() -> None:
+    """Let this process end when the one that started it does, however that ends.
+
+    ``torch.multiprocessing.spawn`` asks for SIGINT, which a run in the background ignores: its
+    processes would train on, and write, after the run was killed.  Linux only.
+    """
+    if sys.platform.startswith("linux"):
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it ended before we asked
+            sys.exit(1)
+
+
 def _run_as(local_rank: int, world_size: int, port: int, function: Callable, args: Sequence[Any]):
+    _end_with_parent()
     os.environ.update(
         MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(port),

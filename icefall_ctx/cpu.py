@@ -11,6 +11,16 @@ CPUINFO = Path("/proc/cpuinfo")
 FIRST_PROCESSOR = 8192  # characters; the entry of one processor is shorter
 
 
+def is_amd(cpuinfo: Path = CPUINFO) -> bool:
+    """Whether the processor is one of AMD's that can run AVX2 code; False where nobody can tell."""
+    try:
+        with cpuinfo.open(errors="replace") as file:
+            text = file.read(FIRST_PROCESSOR)
+    except OSError:  # not Linux
+        return False
+    return "AuthenticAMD" in text and "avx2" in text
+
+
 def fast_blas_on_amd(cpuinfo: Path = CPUINFO) -> bool:
     """Let MKL use its AVX2 kernels on AMD processors.
 
@@ -22,12 +32,7 @@ def fast_blas_on_amd(cpuinfo: Path = CPUINFO) -> bool:
     Returns:
       Whether the processor is one for which the variable is (now) set.
     """
-    try:
-        with cpuinfo.open(errors="replace") as file:
-            text = file.read(FIRST_PROCESSOR)
-    except OSError:  # not Linux: nothing to repair
-        return False
-    if "AuthenticAMD" not in text or "avx2" not in text:
+    if not is_amd(cpuinfo):
         return False
     os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
     return True

@@ -41,7 +41,7 @@ if sys.argv[1] == "keep":
     assert keep_freed_memory()
 def step():
     return [torch.ones(1 << 21) for _ in range(24)]  # 192 MB, freed together
-for _ in range(3):
+for _ in range(15):  # blocks of the heap find their places within a few steps
     step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):

@@ -61,4 +61,5 @@ def test_freed_tensors_are_used_again():
         )
         for mode in ("keep", "return")
     }
-    assert faults["keep"] < 1000 < faults["return"], faults
+    # one block may yet move in the heap; without the settings all of them are faulted in anew
+    assert faults["keep"] < faults["return"] / 4, faults

@@ -41,12 +41,14 @@ if sys.argv[1] == "keep":
     assert keep_freed_memory()
 def step():
     return [torch.ones(1 << 21) for _ in range(24)]  # 192 MB, freed together
-for _ in range(15):  # blocks of the heap find their places within a few steps
+for _ in range(3):
     step()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10):
-    step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(min(faults() for _ in range(4)))  # the heap may still grow by a block in some of them
 """
 
 
@@ -61,5 +63,4 @@ def test_freed_tensors_are_used_again():
         )
         for mode in ("keep", "return")
     }
-    # one block may yet move in the heap; without the settings all of them are faulted in anew
-    assert faults["keep"] < faults["return"] / 4, faults
+    assert faults["keep"] < 1000 < faults["return"], faults

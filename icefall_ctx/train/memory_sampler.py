@@ -105,7 +105,9 @@ class MemorySampler:
         places = [(s, i) for s in self.pool for i in range(len(s.words))]
         words = Counter(s.phrase(i, 1) for s, i in places)
         self.rare = {word for word, count in words.items() if count <= rare_count}
-        self.rare_places = [(s, i) for s, i in places if s.phrase(i, 1) in self.rare]
+        self.rare_places = []  # where distractors can begin at a rare word, if some shall
+        if rare_distractors:
+            self.rare_places = [(s, i) for s, i in places if s.phrase(i, 1) in self.rare]
         self.size, self.empty = size, empty
         self.span_rate, self.rare_rate = span_rate, rare_rate
         self.rare_distractors = rare_distractors if self.rare_places else 0.0

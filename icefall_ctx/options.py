@@ -144,7 +144,9 @@ class DataConfig:
 
     manifest_dir: Path = option(Path("data/fbank"), "folder of the cuts")
     lang_dir: Path = option(Path("data/lang_bpe_500"), "folder of the tokenizer")
-    train_cuts: str = option("", "file name of the training cuts in --manifest-dir")
+    train_cuts: str = option(
+        "", "file names of the training cuts in --manifest-dir, with commas between"
+    )
     valid_cuts: str = option("", "file name of the validation cuts in --manifest-dir")
     index: str = option("", "full linked manifest for the history; default: train and valid cuts")
     normalizer: str = option("none", "rules applied to transcripts before they are tokens")
@@ -297,6 +299,7 @@ class DecodeConfig:
     save_lattices: bool = option(False, "lattice methods: write the lattice of every utterance")
     search_beam: float = option(15.0, "lattice methods: beam of the first pass", low=0)
     output_beam: float = option(5.0, "lattice methods: beam of the lattice", low=0)
+    lattice_depth: int = option(30, "lattice methods: arcs a frame that are kept", low=1)
     num_paths: int = option(100, "lattice methods: paths drawn for an n-best list", low=1)
     nbest_scale: float = option(
         0.0, "lattice methods: scores are multiplied by it to draw paths, less is more varied; "

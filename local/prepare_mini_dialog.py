@@ -27,6 +27,9 @@ def get_parser() -> argparse.ArgumentParser:
                         help="hours of speech in each of dev and test, about")  # fmt: skip
     parser.add_argument("--new-words", type=number(int, 0), default=defaults.new_words,
                         help="sentences in newwords, each with its own name")  # fmt: skip
+    parser.add_argument("--name-sentences", type=number(int, 0), default=defaults.name_sentences,
+                        help="sentences in a part names, with one or two new names each in the "
+                             "voices of training: to train a word memory")  # fmt: skip
     parser.add_argument("--caller-snr", type=number_range, default=defaults.caller_snr,
                         help="LOW,HIGH in dB, written --caller-snr=15,25")  # fmt: skip
     parser.add_argument("--reply-snr", type=number_range, default=defaults.reply_snr,
@@ -44,6 +47,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         train_hours=args.train_hours,
         test_hours=args.test_hours,
         new_words=args.new_words,
+        name_sentences=args.name_sentences,
         caller_snr=args.caller_snr,
         reply_snr=args.reply_snr,
         name_share=args.name_share,

@@ -158,6 +158,11 @@ NEW_WORD_TURNS = (
     "the room is for {name}", "goodbye {name} and thank you", "i live with {name} in {city}",
     "{name} has a {colour} {item}", "we see {name} at {time}", "did you say {name}",
 )  # fmt: skip
+TWO_NAME_TURNS = (
+    "{name} and {friend}", "{name} comes with {friend}", "not {name} but {friend}",
+    "please tell {name} and {friend}", "{friend} is with {name}", "from {name} to {friend}",
+    "{name} {friend} speaking", "ask {name} {friend} about it",
+)  # fmt: skip
 
 
 class DialogueTurn(NamedTuple):
@@ -264,12 +269,20 @@ def draw_new_word_turn(rng: np.random.Generator, name: Name, channel: int) -> Di
     return render_turn("AB"[channel] + ": " + pick(rng, NEW_WORD_TURNS), slots)
 
 
+def draw_name_turn(rng: np.random.Generator, names: NameSource, channel: int) -> DialogueTurn:
+    """One sentence with a new name in it, half of the time with two."""
+    if rng.random() < 0.5:
+        return draw_new_word_turn(rng, names.draw(), channel)
+    slots = {"name": name_slot(names.draw()), "friend": name_slot(names.draw())}
+    return render_turn("AB"[channel] + ": " + pick(rng, TWO_NAME_TURNS), slots)
+
+
 def vocabulary() -> Set[str]:
     """Every word of the grammar but the names; the letters of spelt names are words too."""
     texts = [v for topic in TOPICS.values() for variants in topic for v in variants]
     for group in (NAME_TURNS, SPELLING_TURNS, FRIEND_TURNS, CLOSING_TURNS, CORRECTIONS):
         texts += [variant for variants in group for variant in variants]
-    texts += list(NAMED_CLOSING) + list(NEW_WORD_TURNS)
+    texts += list(NAMED_CLOSING) + list(NEW_WORD_TURNS) + list(TWO_NAME_TURNS)
     texts += [choice for choices in CLOSED.values() for choice in choices]
     texts += DIGITS + DAYS + MONTHS + ORDINALS + HOURS + list(MINUTES) + ["of"]
     words = re.sub(r"\{\w+\}|[AB]:", " ", " ".join(texts)).split()

@@ -5,7 +5,8 @@ faster and noisier and repeat what the caller said.  Voices and invented names a
 between the parts.  Text is in upper case without punctuation.
 
 The part ``newwords`` has single sentences, each with one invented name that no other sentence
-of the corpus has, said by voices that no other part has.
+of the corpus has, said by voices that no other part has.  The part ``names``, where it is asked
+for, has such sentences with one or two names in the voices of training, to train a word memory.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from icefall_ctx.corpora.calls import (
 from icefall_ctx.corpora.dialogue_grammar import (
     DialogueTurn,
     draw_dialogue,
+    draw_name_turn,
     draw_new_word_turn,
     vocabulary,
 )
@@ -59,7 +61,8 @@ VARIANTS = {
         "miguel mike2 norbert pablo pedro quincy rob robert steph3 travis zac"
     ).split(),
 }
-PART_SEEDS = {"newwords": 3, "test": 2, "dev": 1, "train": 0}  # in the order names are drawn
+PART_SEEDS = {"newwords": 3, "test": 2, "dev": 1, "train": 0, "names": 4}
+TURNS_PER_CALL = 4  # where the turns are single sentences
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class MiniDialogConfig:
     train_hours: float = 1.0
     test_hours: float = 0.15
     new_words: int = 239
+    name_sentences: int = 0
     caller_snr: Tuple[float, float] = (15.0, 25.0)
     reply_snr: Tuple[float, float] = (-2.0, 8.0)
     name_share: float = 0.5
@@ -97,7 +101,7 @@ def draw_voices(rng: np.random.Generator, part: str, reply_speed: float) -> Tupl
 
     Only the rate varies from call to call, by 8 %.
     """
-    variants = VARIANTS[part]
+    variants = VARIANTS["train" if part == "names" else part]
     picks = rng.choice(len(variants), 2, replace=False)
     speeds = rng.uniform(0.92, 1.08, 2) * (1.0, reply_speed)
     first, second = (speaker_voice(variants[i], speed) for i, speed in zip(picks, speeds))
@@ -134,21 +138,33 @@ def plan_dialogues(
 
 
 def plan_new_words(
-    names: NameSource, audio_dir: Path, config: MiniDialogConfig, turns_per_call: int = 4
+    names: NameSource, audio_dir: Path, config: MiniDialogConfig
 ) -> Tuple[List[PlannedCall], List[str]]:
     """Short calls of which every turn has a name of its own, and the list of these names."""
     words = names.take(config.new_words)
     calls = []
-    for begin in range(0, len(words), turns_per_call):
+    for begin in range(0, len(words), TURNS_PER_CALL):
         seed = (config.seed, PART_SEEDS["newwords"], len(calls))
         rng = np.random.default_rng(seed)
         turns = [
             draw_new_word_turn(rng, name, channel=position % 2)
-            for position, name in enumerate(words[begin : begin + turns_per_call])
+            for position, name in enumerate(words[begin : begin + TURNS_PER_CALL])
         ]
         clear = (config.caller_snr, config.caller_snr)
         calls.append(_plan_call(rng, "newwords", seed, turns, audio_dir, config, clear))
     return calls, [name.spelling.upper() for name in words]
+
+
+def plan_names(names: NameSource, audio_dir: Path, config: MiniDialogConfig) -> List[PlannedCall]:
+    """Short calls of ``config.name_sentences`` turns in all, with one or two new names each."""
+    calls = []
+    for begin in range(0, config.name_sentences, TURNS_PER_CALL):
+        seed = (config.seed, PART_SEEDS["names"], len(calls))
+        rng = np.random.default_rng(seed)
+        count = min(TURNS_PER_CALL, config.name_sentences - begin)
+        turns = [draw_name_turn(rng, names, position % 2) for position in range(count)]
+        calls.append(_plan_call(rng, "names", seed, turns, audio_dir, config))
+    return calls
 
 
 def _plan_call(
@@ -200,7 +216,7 @@ def prepare_mini_dialog(
       output_dir: where the manifests and ``newwords_words.txt`` go; None writes none.
       audio_dir: where the calls go, ``<audio_dir>/<part>/<call>.flac``.
     Returns:
-      part -> {"recordings": ..., "supervisions": ...}.
+      part -> {"recordings": ..., "supervisions": ...}; ``names`` with ``name_sentences`` only.
     Raises:
       InputError: espeak-ng is not installed.
     """
@@ -211,10 +227,13 @@ def prepare_mini_dialog(
     plans = {"newwords": new_word_calls}
     for part in ("test", "dev", "train"):
         plans[part] = plan_dialogues(part, names, folder, config)
+    if config.name_sentences:
+        plans["names"] = plan_names(names, folder, config)
     everything = [plan for part in plans.values() for plan in part]
     rendered = iter(parallel_map(render_call, everything, jobs, "mini_dialog calls"))
     parts = {part: collect([next(rendered) for _ in plans[part]]) for part in plans}
-    parts = {part: parts[part] for part in ("train", "dev", "test", "newwords")}
+    order = ("train", "dev", "test", "newwords", "names")
+    parts = {part: parts[part] for part in order if part in parts}
     if output_dir is not None:
         write_manifests(parts, Path(output_dir), "mini_dialog")
         write_text(Path(output_dir) / "newwords_words.txt", "\n".join(words) + "\n")

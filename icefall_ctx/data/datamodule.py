@@ -80,7 +80,9 @@ class AsrDataModule:
 
     @cached_property
     def all_train_cuts(self) -> List[Cut]:
-        return self.read_cuts(self.data.train_cuts)
+        """Of all the files named, in their order."""
+        names = [name for name in self.data.train_cuts.split(",") if name] or [""]
+        return [cut for name in names for cut in self.read_cuts(name)]
 
     @cached_property
     def all_valid_cuts(self) -> List[Cut]:

@@ -43,7 +43,7 @@ SCALES: Dict[str, Tuple[str, ...]] = {
 NEEDS_G = ("nbest-rescoring", "whole-lattice-rescoring")
 OPTIONS = (
     "graph", "lang_dir", "rescoring_g", "scales", "tune_cuts", "save_lattices", "search_beam",
-    "output_beam", "num_paths", "nbest_scale",
+    "output_beam", "lattice_depth", "num_paths", "nbest_scale",
 )  # fmt: skip
 
 
@@ -115,7 +115,9 @@ def open_search(
     lang_dir = Path(data.lang_dir if config.lang_dir is None else config.lang_dir)
     beams = Beams(config.search_beam, config.output_beam)
     nbest_scale = config.nbest_scale or (1.0 if config.graph == "ctc" else 0.5)
-    options = LatticeOptions(beams, config.num_paths, nbest_scale)
+    options = LatticeOptions(
+        beams, config.num_paths, nbest_scale, depth=config.lattice_depth
+    )
     graph, lexicon = _graph(config, lang_dir, tokenizer)
     g = None if lexicon is None else _rescoring_g(config, lang_dir, lexicon)
     lattices = LatticeDecoder(

@@ -60,6 +60,8 @@ class LatticeOptions:
       scales: of ``lm`` (n-gram), ``attention`` and ``lstm`` scores beside the acoustic one, with
         which a second pass ranks.
       keep_nbest: n-best lists also where the method needs the best path only, to tune scales on.
+      depth: arcs a frame of a lattice; the best are kept.  Where the network is unsure, hundreds
+        are within the output beam, and the second pass pays for each.
       max_arcs: of a lattice, first pass or rescored; larger ones are pruned, the utterance named.
       subsampling_seconds: seconds an output frame, for word times.
     """
@@ -71,6 +73,7 @@ class LatticeOptions:
     scales: Mapping[str, float] = field(
         default_factory=lambda: {"acoustic": 1.0, "lm": 1.0, "attention": 1.0, "lstm": 0.5}
     )
+    depth: int = 30
     max_arcs: int = 200_000
     keep_nbest: bool = False
     subsampling_seconds: float = 0.04
@@ -222,15 +225,16 @@ class LatticeDecoder:
         if log_probs.size(1) == 0:
             return None, "no frames"
         lattice = self._lattice(self.graph, log_probs)
+        limit = min(self.options.max_arcs, self.options.depth * log_probs.size(1))
         if not is_empty(lattice):
             pruned = lattice.num_arcs > self.options.max_arcs
-            return prune_to(lattice, self.options.max_arcs), "pruned" if pruned else ""
+            return prune_to(lattice, limit), "pruned" if pruned else ""
         if self._partial is None:
             self._partial = partial_graph(self.graph)
         lattice = self._lattice(self._partial, log_probs)
         if is_empty(lattice):
             return None, "ctc-greedy"
-        return prune_to(lattice, self.options.max_arcs), "partial"
+        return prune_to(lattice, limit), "partial"
 
     def _lattice(self, graph: k2.Fsa, log_probs: Tensor) -> Optional[k2.Fsa]:
         lens = torch.tensor([log_probs.size(1)])

@@ -1,5 +1,6 @@
 import hashlib
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,24 @@ def test_new_words_one_a_sentence(rendered):
     assert sorted(words) == sorted(invented(parts, "newwords"))
     for sentence in sentences:
         assert len(set(sentence) & set(words)) == 1
+
+
+def test_names_to_train_a_memory_on(rendered, tmp_path):
+    """Voices of training, one or two names a sentence that no other part has, the rest the same."""
+    config = replace(CONFIG, name_sentences=10)
+    parts = mini.prepare_mini_dialog(audio_dir=tmp_path, config=config)
+    assert list(parts) == ["train", "dev", "test", "newwords", "names"]
+    for part, manifests in rendered[1].items():
+        assert [s.text for s in manifests["supervisions"]] == [
+            s.text for s in parts[part]["supervisions"]
+        ]
+        assert not invented(parts, part) & invented(parts, "names")
+    turns = list(parts["names"]["supervisions"])
+    known = {word.upper() for word in grammar.vocabulary()}
+    counts = [len(set(turn.text.split()) - known) for turn in turns]
+    assert len(turns) == 10 and set(counts) == {1, 2}
+    assert sum(counts) == len(invented(parts, "names"))
+    assert {t.speaker for t in turns} <= {f"espeak-{v}" for v in mini.VARIANTS["train"]}
 
 
 def test_small_parts_do_not_depend_on_the_size_of_train(tmp_path):

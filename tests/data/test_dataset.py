@@ -200,6 +200,17 @@ def test_unusable_utterances_are_named_and_left_out(tmp_path, caplog):
     assert "2 without text" in caplog.text and "1 shorter than --min-duration" in caplog.text
 
 
+def test_several_files_of_training_cuts(tmp_path):
+    model = tiny_model()
+    data = make_data(tmp_path, model)
+    two = replace(data.data, train_cuts="train.jsonl.gz,valid.jsonl.gz")
+    cuts = AsrDataModule(two, model, data.tokenizer).train_cuts
+    assert [c.id for c in cuts] == [c.id for c in data.train_cuts + data.valid_cuts]
+    missing = replace(data.data, train_cuts="train.jsonl.gz,none.jsonl.gz")
+    with pytest.raises(InputError, match="none.jsonl.gz"):
+        AsrDataModule(missing, model, data.tokenizer).train_cuts
+
+
 def test_short_or_broken_features_leave_the_batch(cuts, monkeypatch, caplog):
     def broken(cut, dim):
         features = load_features(cut, dim)

@@ -293,6 +293,18 @@ def test_a_lattice_too_large_is_pruned_and_named(setup, caplog):
     assert result[0].lattice.num_arcs <= 300
 
 
+def test_depth_bounds_the_arcs_of_a_frame_and_keeps_the_best_path(setup, caplog):
+    log_probs = setup.log_probs(1, 30, sharp=0.1)
+    results = {}
+    for depth in (3, 1000):
+        decoder = setup.decoder(LatticeOptions(depth=depth))
+        results[depth] = decoder.decode(log_probs, torch.tensor([30]), ["flat"])[0]
+    assert results[3].lattice.num_arcs <= 3 * 30 < results[1000].lattice.num_arcs
+    assert results[3].text == results[1000].text
+    assert results[3].score == pytest.approx(results[1000].score)
+    assert not results[3].fallback and "flat:" not in caplog.text
+
+
 def test_token_graph_equals_greedy_without_a_language_model(setup):
     graph = token_graph(setup.tokenizer.vocab_size, "full", setup.tokenizer.fingerprint)
     decoder = LatticeDecoder(graph, setup.tokenizer)

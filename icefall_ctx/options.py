@@ -215,6 +215,7 @@ class TrainConfig:
     lambda_memory: float = option(1.0, "weight of the memory loss (B4)", low=0)
     permute: float = option(0.5, "probability p of the permutation trick (B4)", low=0, high=1)
     memory_size: int = option(200, "entries sampled a batch (B5)", low=1)
+    memory_max_words: int = option(3, "words of the longest entry sampled (B5)", low=1, high=3)
     memory_span_rate: float = option(
         0.15, "probability that an entry of the memory begins at a word", low=0, high=1
     )

@@ -189,7 +189,10 @@ def plot_attention(
     figure = Figure(figsize=(5 * len(panels), 5))
     for number, (name, shown) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), number)
-        axes.imshow(shown.weights.numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+        image = axes.imshow(
+            shown.weights.numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto"
+        )
+        figure.colorbar(image, ax=axes, fraction=0.046).set_label("weight", fontsize=8)
         axes.set_title(f"{name}\n{shown.title}", fontsize=10)
         axes.set_ylabel("token of this turn", fontsize=8)
         axes.set_xlabel("token attended to", fontsize=8)

@@ -174,6 +174,7 @@ def loss_of(model: ModelConfig, data: AsrDataModule, config: TrainConfig) -> Los
         config.memory_rare_rate,
         config.memory_rare_count,
         config.memory_rare_distractors,
+        config.memory_max_words,
     )
     return MemoryLoss(sampler)
 

@@ -15,7 +15,7 @@ from icefall_ctx.models.memory_entries import EntryTokens
 from icefall_ctx.text.splitting import WordSplitter
 
 Ids = Tuple[int, ...]
-MAX_WORDS = 3  # of an entry
+MAX_WORDS = 3  # of an entry (B5)
 TRIES = 10  # draws for every distractor wanted, before there are fewer of them
 
 
@@ -73,7 +73,7 @@ class Sentence:
 class MemorySampler:
     """Draws the memory of a batch.
 
-    Entries are phrases of one to three whole words: some of the batch's own targets, without
+    Entries are phrases of one to ``max_words`` whole words: some of the batch's own targets, without
     overlap, and distractors of other sentences that do not occur in the batch.  Where a phrase
     of one target occurs in another target too, it is labelled there as well.
 
@@ -84,9 +84,10 @@ class MemorySampler:
       empty: share of batches without a relevant entry.
       span_rate: probability that an entry begins at a word.
       rare_rate: the same for a word that is rare in the pool.
-      rare_count: a word that the pool has at most so often is rare.
+      rare_count: a word that the pool has at most so often is rare, and one that it lacks.
       rare_distractors: share of the distractors that begin at a rare word.  Where the words to be
         taught are names, the memory has to tell names from names.
+      max_words: of an entry.
     """
 
     def __init__(
@@ -99,15 +100,17 @@ class MemorySampler:
         rare_rate: float = 0.15,
         rare_count: int = 2,
         rare_distractors: float = 0.0,
+        max_words: int = MAX_WORDS,
     ) -> None:
         self.split = WordSplitter(pieces)
         self.pool = [s for s in (Sentence(ids, self.split) for ids in pool) if s.words]
         places = [(s, i) for s in self.pool for i in range(len(s.words))]
         words = Counter(s.phrase(i, 1) for s, i in places)
-        self.rare = {word for word, count in words.items() if count <= rare_count}
+        self.common = {word for word, count in words.items() if count > rare_count}
         self.rare_places = []  # where distractors can begin at a rare word, if some shall
         if rare_distractors:
-            self.rare_places = [(s, i) for s, i in places if s.phrase(i, 1) in self.rare]
+            self.rare_places = [(s, i) for s, i in places if s.phrase(i, 1) not in self.common]
+        self.max_words = max_words
         self.size, self.empty = size, empty
         self.span_rate, self.rare_rate = span_rate, rare_rate
         self.rare_distractors = rare_distractors if self.rare_places else 0.0
@@ -138,9 +141,9 @@ class MemorySampler:
         for sentence in sentences:
             first = 0
             while first < len(sentence.words):
-                rare = sentence.phrase(first, 1) in self.rare
+                rare = sentence.phrase(first, 1) not in self.common
                 if rng.random() < (self.rare_rate if rare else self.span_rate):
-                    count = min(rng.randint(1, MAX_WORDS), len(sentence.words) - first)
+                    count = min(rng.randint(1, self.max_words), len(sentence.words) - first)
                     chosen[sentence.phrase(first, count)] = None
                     first += count
                 else:
@@ -161,7 +164,7 @@ class MemorySampler:
                 sentence = rng.choice(self.pool)
                 first = rng.randrange(len(sentence.words))
             phrase = sentence.phrase(
-                first, min(rng.randint(1, MAX_WORDS), len(sentence.words) - first)
+                first, min(rng.randint(1, self.max_words), len(sentence.words) - first)
             )
             if phrase not in spoken:
                 found[phrase] = None

@@ -84,6 +84,17 @@ def test_rare_words_as_distractors():
         assert seen == first, rare_count  # "4" is said, but "4 3" is not
 
 
+def test_a_word_that_the_pool_lacks_is_rare():
+    """A pool is a part of a large corpus: the other words of the corpus are no less rare."""
+    sampler = MemorySampler(
+        PIECES, [[3, 4]] * 9, size=8, empty=0.0, span_rate=0.0, rare_rate=1.0, max_words=1
+    )
+    tokens, lens = batch_of([3, 9, 4], [9, 8, 3])
+    for seed in range(10):
+        labels = sampler.sample(tokens, lens, random.Random(seed)).labels > 0
+        assert labels.tolist() == [[False, True, False, False], [True, True, False, False]]
+
+
 def test_balanced_is_the_mean_of_both_classes():
     values = torch.tensor([[1.0, 2.0, 9.0], [4.0, 50.0, 60.0]])
     inside = torch.tensor([[False, True, True], [False, False, True]])

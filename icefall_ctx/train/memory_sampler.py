@@ -73,9 +73,9 @@ class Sentence:
 class MemorySampler:
     """Draws the memory of a batch.
 
-    Entries are phrases of one to ``max_words`` whole words: some of the batch's own targets, without
-    overlap, and distractors of other sentences that do not occur in the batch.  Where a phrase
-    of one target occurs in another target too, it is labelled there as well.
+    Entries are phrases of one to ``max_words`` whole words: some of the batch's own targets,
+    without overlap, and distractors of other sentences that do not occur in the batch.  Where a
+    phrase of one target occurs in another target too, it is labelled there as well.
 
     Args:
       pieces: of the tokenizer.

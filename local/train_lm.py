@@ -22,6 +22,8 @@ from icefall_ctx.text.tokenizer import Tokenizer
 from icefall_ctx.train.lm import LmTrainer, LmTrainOptions, count_words, evaluate, make_streams
 
 SIZES = {"paper": (4, 1024), "small": (2, 512), "tiny": (1, 256)}
+# A chunk of a conversation holds some four sentences: as many updates an epoch either way.
+BATCH_SIZE = {True: 8, False: 32}
 
 
 def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
@@ -41,8 +43,8 @@ def get_args(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
                         help="carry the state from turn to turn of a conversation")
     parser.add_argument("--epochs", type=number(int, 1), default=defaults.epochs,
                         help="default: 10")
-    parser.add_argument("--batch-size", type=number(int, 1), default=defaults.batch_size,
-                        help="conversations (or sentences) side by side (default: 32)")
+    parser.add_argument("--batch-size", type=number(int, 1),
+                        help="conversations side by side (default: 8), or sentences (default: 32)")
     parser.add_argument("--chunk", type=number(int, 1), default=defaults.chunk,
                         help="tokens through which gradients flow (default: 60)")
     parser.add_argument("--lr", type=number(float, 0), default=defaults.lr,
@@ -69,7 +71,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     layers, dim = SIZES[args.size]
     config = LstmLmConfig(tokenizer.vocab_size, dim, layers, args.dropout, args.tie_weights)
     options = LmTrainOptions(
-        carry_state=args.carry_state, batch_size=args.batch_size, chunk=args.chunk,
+        carry_state=args.carry_state, chunk=args.chunk,
+        batch_size=args.batch_size or BATCH_SIZE[args.carry_state],
         epochs=args.epochs, lr=args.lr, seed=args.seed,
     )
     text = [conversation for path in args.text for conversation in read_lm_text(path)]

@@ -4,8 +4,8 @@
     local/bench/ivector.py FSDD_RECORDINGS            speeds, a few minutes
     local/bench/ivector.py FSDD_RECORDINGS --large    2,048 x 200 on one hour of speech, ten minutes
 
-Sentences of about three seconds are joined from the digits of one speaker.  Threads: as
-OMP_NUM_THREADS says.
+Sentences of about three seconds are joined from the digits of one speaker.  Speeds are in
+processor time: of one thread with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def make_corpus(recordings: Path, folder: Path, seconds: float, seed: int = 0) -
 
 
 def timed(function: Callable, repeats: int = 1) -> float:
-    """The best wall time of ``repeats`` calls, in seconds."""
+    """The best processor time of ``repeats`` calls, in seconds: other load hardly changes it."""
     best = float("inf")
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         function()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     return best
 
 

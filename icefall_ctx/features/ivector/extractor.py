@@ -25,13 +25,7 @@ from torch import Tensor
 from icefall_ctx.errors import InputError
 from icefall_ctx.features.ivector.frontend import FrontendConfig
 from icefall_ctx.features.ivector.gmm import Gmm
-from icefall_ctx.features.ivector.stats import (
-    SelectionOptions,
-    SparseStats,
-    Stats,
-    StatsComputer,
-    dense,
-)
+from icefall_ctx.features.ivector.stats import SelectionOptions, SparseStats, Stats, StatsComputer
 from icefall_ctx.features.ivector.transforms import VectorTransform
 from icefall_ctx.files import read_torch, write_torch
 
@@ -150,18 +144,20 @@ class IvectorExtractor:
         return self.transform.dim
 
     def statistics(self, frames: Sequence[Tensor]) -> List[SparseStats]:
+        return self.computer(self._checked(frames))
+
+    def _checked(self, frames: Sequence[Tensor]) -> Sequence[Tensor]:
         for f in frames:
             if f.shape[1] != self.gmm.dim:
                 raise InputError(
                     f"frames of {f.shape[1]} dimensions, but this extractor was trained on "
                     f"{self.gmm.dim}"
                 )
-        return self.computer(frames)
+        return frames
 
     def evidence(self, frames: Sequence[Tensor]) -> Evidence:
         """Evidence of one utterance a row; ``frames`` are ``(T, D)`` each, T may be 0."""
-        stats = self.statistics(frames)
-        return self.model.evidence(dense(stats, self.gmm.num_gaussians, self.gmm.dim))
+        return self.model.evidence(self.computer.dense(self._checked(frames)))
 
     def empty(self) -> Evidence:
         """The evidence ``(1 row)`` of no speech."""

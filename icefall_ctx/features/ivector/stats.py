@@ -14,7 +14,7 @@ from typing import Iterable, Iterator, List, NamedTuple, Sequence
 import torch
 from torch import Tensor
 
-from icefall_ctx.features.ivector.gmm import Gmm, Scorer
+from icefall_ctx.features.ivector.gmm import Gmm, Scorer, posteriors
 from icefall_ctx.features.ivector.sources import Utterance, UtteranceSource
 from icefall_ctx.features.ivector.ubm import CHUNK
 
@@ -60,19 +60,18 @@ def select(log_joint: Tensor, options: SelectionOptions) -> Alignment:
     Posteriors below ``min_posterior`` are dropped, but never a frame's largest; of the others the
     ``top_n`` largest stay, scaled to sum to one.
     """
-    posterior = log_joint.softmax(1)
-    num_frames, num = posterior.shape
-    if options.min_posterior:
-        keep = posterior >= posterior.amax(1, keepdim=True).clamp_max(options.min_posterior)
-        # Sorting out the largest is slow, and few frames, if any, have too many left.
-        crowded = (keep.sum(1) > options.top_n).nonzero()[:, 0]
-    else:
-        keep = torch.ones_like(posterior, dtype=torch.bool)
-        crowded = torch.arange(num_frames if num > options.top_n else 0, device=keep.device)
-    if len(crowded):
-        largest = posterior[crowded].topk(options.top_n, dim=1).indices
-        keep[crowded] &= torch.zeros_like(keep[crowded]).scatter_(1, largest, True)
+    posterior, num_frames = posteriors(log_joint), len(log_joint)
+    keep = posterior >= options.min_posterior
     frame, gaussian = keep.nonzero(as_tuple=True)
+    # Few frames, if any, have lost all or have too many left, and sorting out the largest is slow.
+    sizes = frame.bincount(minlength=num_frames)
+    unusual = ((sizes == 0) | (sizes > options.top_n)).nonzero()[:, 0]
+    if len(unusual):
+        rows = posterior[unusual]
+        values, largest = rows.topk(min(options.top_n, rows.shape[1]), dim=1)
+        stays = values >= values[:, :1].clamp_max(options.min_posterior)
+        keep[unusual] = torch.zeros_like(keep[unusual]).scatter_(1, largest, stays)
+        frame, gaussian = keep.nonzero(as_tuple=True)
     kept = posterior[frame, gaussian]
     total = kept.new_zeros(num_frames).index_add_(0, frame, kept)
     return Alignment(frame, gaussian, kept / total[frame])
@@ -89,6 +88,17 @@ class StatsComputer:
 
     def __call__(self, frames: Sequence[Tensor]) -> List[SparseStats]:
         """``frames``: one ``(T, D)`` for each utterance, T may be 0."""
+        return self._sparse(*self._sums(frames))
+
+    def dense(self, frames: Sequence[Tensor]) -> Stats:
+        """The same as one dense batch."""
+        counts, first = (self.options.acoustic_weight * part.double() for part in self._sums(frames))
+        if self.whitener.dim() == 3:
+            return Stats(counts, (self.whitener @ first[..., None])[..., 0])
+        return Stats(counts, self.whitener * first)
+
+    def _sums(self, frames: Sequence[Tensor]) -> tuple:
+        """Sums ``(B, C)`` of posteriors and ``(B, C, D)`` of posteriors times frames, float32."""
         lengths = [len(f) for f in frames]
         num = self.gmm.num_gaussians
         joined = torch.cat(list(frames)).to(self.gmm.means.device)
@@ -99,9 +109,9 @@ class StatsComputer:
             alignment = select(self.scorer(block), self.options)
             rows = utterance[alignment.frame] * num + alignment.gaussian
             _accumulate(counts, first, rows, alignment, block)
-        return self._finish(counts.view(len(frames), num), first.view(len(frames), num, -1))
+        return counts.view(len(frames), num), first.view(len(frames), num, -1)
 
-    def _finish(self, counts: Tensor, first: Tensor) -> List[SparseStats]:
+    def _sparse(self, counts: Tensor, first: Tensor) -> List[SparseStats]:
         """Whiten and weight ``counts`` (B, C) and ``first`` (B, C, D); one item an utterance."""
         owner, index = counts.nonzero(as_tuple=True)
         whitener = self.whitener[index]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from icefall_ctx.errors import InputError
-from icefall_ctx.features.ivector.gmm import Gmm, Scorer
+from icefall_ctx.features.ivector.gmm import Gmm, Scorer, posteriors
 
 CHUNK = 2048  # frames scored at once: with 2048 Gaussians 16 MB of float32
 _TINY_WEIGHT = 1e-10
@@ -89,12 +89,12 @@ def expectation(
     for chunk in chunks(frames):
         expanded = scorer.expand(chunk.to(gmm.means.device))
         logits = scorer.log_joint(expanded)
-        best = logits.amax(1)
-        # softmax, not exp: MKL's exp is ten times slower where its results are denormal.
-        posterior = torch.softmax(logits, 1, out=logits)
+        posterior = posteriors(logits)
         stats.moments += posterior.T @ expanded
         stats.counts += posterior.sum(0)
-        stats.log_likelihood += float((best - posterior.amax(1).log()).double().sum())
+        # The log of a frame's density: its best Gaussian's, by that one's share.
+        total = logits.amax(1) - posterior.amax(1).log()
+        stats.log_likelihood += float(total.double().sum())
         stats.num_frames += len(chunk)
     return stats
 

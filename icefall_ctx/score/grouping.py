@@ -67,7 +67,8 @@ def group(
       bins: for ``snr``.
 
     Raises:
-      InputError: no utterance is in any group.
+      InputError: no SNR is in any of the bins.  A test set without sides, speakers or turns has
+        the group of all utterances only, and ``left_out`` says so.
     """
     if kind == "snr":
         if bins is None:
@@ -87,9 +88,8 @@ def _collect(
     for utterance in utterances:
         found.setdefault(name_of(utterance), []).append(utterance)
     outside = found.pop("", [])
-    if not found:
-        known = f"; it is {snr_range(utterances)}" if kind == "snr" else ""
-        raise InputError(f"no utterance is in any group of {kind}{known}")
+    if not found and kind == "snr":
+        raise InputError(f"no utterance is in any group of snr; it is {snr_range(utterances)}")
     if ALL in found:
         raise InputError(f"a {kind} is named '{ALL}', which stands for all utterances; rename it")
     names = sorted(found) if order is None else [name for name in order if name in found]

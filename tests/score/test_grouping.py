@@ -3,7 +3,7 @@
 import pytest
 
 from icefall_ctx.errors import InputError
-from icefall_ctx.score.grouping import SnrBins, group, of_side
+from icefall_ctx.score.grouping import ALL, SnrBins, group, of_side
 from icefall_ctx.score.wer import Utterance
 
 
@@ -49,8 +49,6 @@ def test_no_group_at_all():
         group(utterances(1.0, 2.0), "snr", SnrBins((-5.0, 0.0)))
     with pytest.raises(InputError, match="needs bins; here it is unknown"):
         group(utterances(None), "snr")
-    with pytest.raises(InputError, match="any group of speaker"):
-        group(utterances(1.0), "speaker")
     with pytest.raises(InputError, match="a side is named 'all'"):
         group(utterances(1.0, side="all"), "side")
 
@@ -66,3 +64,10 @@ def test_one_side():
     assert len(of_side(utterances(1.0) + utterances(1.0, side="A"), "A")) == 1
     with pytest.raises(InputError, match="of the side 'C'; sides are: B"):
         of_side(utterances(1.0), "C")
+
+
+@pytest.mark.parametrize("kind", ["side", "speaker"])
+def test_a_test_set_that_does_not_say_has_one_group(kind):
+    found = group(utterances(1.0, 2.0, side=""), kind)
+    assert list(found.members) == [ALL]
+    assert found.left_out == f"2 utterances, {kind} unknown"

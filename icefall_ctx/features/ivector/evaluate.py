@@ -151,6 +151,7 @@ def draw(
         marker = "os^Dv*PX<>"[number // 10 % 10]  # ten colours, then another shape
         axes.scatter(mine[:, 0], mine[:, 1], s=14, alpha=0.7, marker=marker, label=name)
     if len(names) <= 30:
-        axes.legend(fontsize="small", ncols=1 + len(names) // 16)
+        place = dict(loc="center left", bbox_to_anchor=(1, 0.5)) if len(names) > 10 else {}
+        axes.legend(fontsize="small", **place)
     axes.set(xlabel="first direction", ylabel="second direction", title=title)
     write_picture(path, figure)

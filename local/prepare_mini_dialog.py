@@ -27,6 +27,8 @@ def get_parser() -> argparse.ArgumentParser:
                         help="hours of speech in each of dev and test, about")  # fmt: skip
     parser.add_argument("--new-words", type=number(int, 0), default=defaults.new_words,
                         help="sentences in newwords, each with its own name")  # fmt: skip
+    parser.add_argument("--new-words-dev", type=number(int, 0), default=defaults.new_words_dev,
+                        help="sentences in newwords_dev, likewise")  # fmt: skip
     parser.add_argument("--name-sentences", type=number(int, 0), default=defaults.name_sentences,
                         help="sentences in a part names, with one or two new names each in the "
                              "voices of training: to train a word memory")  # fmt: skip
@@ -47,6 +49,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         train_hours=args.train_hours,
         test_hours=args.test_hours,
         new_words=args.new_words,
+        new_words_dev=args.new_words_dev,
         name_sentences=args.name_sentences,
         caller_snr=args.caller_snr,
         reply_snr=args.reply_snr,

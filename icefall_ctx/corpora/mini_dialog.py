@@ -5,7 +5,8 @@ faster and noisier and repeat what the caller said.  Voices and invented names a
 between the parts.  Text is in upper case without punctuation.
 
 The part ``newwords`` has single sentences, each with one invented name that no other sentence
-of the corpus has, said by voices that no other part has.  The part ``names``, where it is asked
+of the corpus has, said by voices that no other part has.  ``newwords_dev`` has other ones in the
+voices of dev, to choose what is chosen for a word memory.  The part ``names``, where it is asked
 for, has such sentences with one or two names in the voices of training, to train a word memory.
 """
 
@@ -61,7 +62,8 @@ VARIANTS = {
         "miguel mike2 norbert pablo pedro quincy rob robert steph3 travis zac"
     ).split(),
 }
-PART_SEEDS = {"newwords": 3, "test": 2, "dev": 1, "train": 0, "names": 4}
+PART_SEEDS = {"newwords": 3, "test": 2, "dev": 1, "train": 0, "names": 4, "newwords_dev": 5}
+SAME_VOICES = {"names": "train", "newwords_dev": "dev"}
 TURNS_PER_CALL = 4  # where the turns are single sentences
 
 
@@ -75,6 +77,7 @@ class MiniDialogConfig:
     train_hours: float = 1.0
     test_hours: float = 0.15
     new_words: int = 239
+    new_words_dev: int = 120
     name_sentences: int = 0
     caller_snr: Tuple[float, float] = (15.0, 25.0)
     reply_snr: Tuple[float, float] = (-2.0, 8.0)
@@ -101,7 +104,7 @@ def draw_voices(rng: np.random.Generator, part: str, reply_speed: float) -> Tupl
 
     Only the rate varies from call to call, by 8 %.
     """
-    variants = VARIANTS["train" if part == "names" else part]
+    variants = VARIANTS[SAME_VOICES.get(part, part)]
     picks = rng.choice(len(variants), 2, replace=False)
     speeds = rng.uniform(0.92, 1.08, 2) * (1.0, reply_speed)
     first, second = (speaker_voice(variants[i], speed) for i, speed in zip(picks, speeds))
@@ -138,20 +141,20 @@ def plan_dialogues(
 
 
 def plan_new_words(
-    names: NameSource, audio_dir: Path, config: MiniDialogConfig
+    part: str, count: int, names: NameSource, audio_dir: Path, config: MiniDialogConfig
 ) -> Tuple[List[PlannedCall], List[str]]:
     """Short calls of which every turn has a name of its own, and the list of these names."""
-    words = names.take(config.new_words)
+    words = names.take(count)
     calls = []
     for begin in range(0, len(words), TURNS_PER_CALL):
-        seed = (config.seed, PART_SEEDS["newwords"], len(calls))
+        seed = (config.seed, PART_SEEDS[part], len(calls))
         rng = np.random.default_rng(seed)
         turns = [
             draw_new_word_turn(rng, name, channel=position % 2)
             for position, name in enumerate(words[begin : begin + TURNS_PER_CALL])
         ]
         clear = (config.caller_snr, config.caller_snr)
-        calls.append(_plan_call(rng, "newwords", seed, turns, audio_dir, config, clear))
+        calls.append(_plan_call(rng, part, seed, turns, audio_dir, config, clear))
     return calls, [name.spelling.upper() for name in words]
 
 
@@ -210,10 +213,11 @@ def prepare_mini_dialog(
     config: MiniDialogConfig = MiniDialogConfig(),
     jobs: int = 1,
 ) -> Dict[str, Manifests]:
-    """Render the calls of the parts train, dev, test and newwords.
+    """Render the calls of the parts train, dev, test, newwords and newwords_dev.
 
     Args:
-      output_dir: where the manifests and ``newwords_words.txt`` go; None writes none.
+      output_dir: where the manifests, ``newwords_words.txt`` and ``newwords_dev_words.txt`` go;
+        None writes none.
       audio_dir: where the calls go, ``<audio_dir>/<part>/<call>.flac``.
     Returns:
       part -> {"recordings": ..., "supervisions": ...}; ``names`` with ``name_sentences`` only.
@@ -223,18 +227,26 @@ def prepare_mini_dialog(
     folder = Path(audio_dir).resolve()
     names = NameSource(config.seed, vocabulary())
     # Small parts first: they stay the same whatever the size of the training part.
-    new_word_calls, words = plan_new_words(names, folder, config)
-    plans = {"newwords": new_word_calls}
+    plans: Dict[str, List[PlannedCall]] = {}
+    words: Dict[str, List[str]] = {}
+    plans["newwords"], words["newwords"] = plan_new_words(
+        "newwords", config.new_words, names, folder, config
+    )
     for part in ("test", "dev", "train"):
         plans[part] = plan_dialogues(part, names, folder, config)
     if config.name_sentences:
         plans["names"] = plan_names(names, folder, config)
+    # Last, so that the other parts have the names that they had before there was this one.
+    plans["newwords_dev"], words["newwords_dev"] = plan_new_words(
+        "newwords_dev", config.new_words_dev, names, folder, config
+    )
     everything = [plan for part in plans.values() for plan in part]
     rendered = iter(parallel_map(render_call, everything, jobs, "mini_dialog calls"))
     parts = {part: collect([next(rendered) for _ in plans[part]]) for part in plans}
-    order = ("train", "dev", "test", "newwords", "names")
+    order = ("train", "dev", "test", "newwords", "newwords_dev", "names")
     parts = {part: parts[part] for part in order if part in parts}
     if output_dir is not None:
         write_manifests(parts, Path(output_dir), "mini_dialog")
-        write_text(Path(output_dir) / "newwords_words.txt", "\n".join(words) + "\n")
+        for part, listed in words.items():
+            write_text(Path(output_dir) / f"{part}_words.txt", "\n".join(listed) + "\n")
     return parts

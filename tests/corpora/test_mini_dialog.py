@@ -11,7 +11,7 @@ from icefall_ctx.corpora import dialogue_grammar as grammar  # noqa: E402
 from icefall_ctx.corpora import mini_dialog as mini  # noqa: E402
 from icefall_ctx.corpora.invented_names import NameSource, draw_name  # noqa: E402
 
-CONFIG = mini.MiniDialogConfig(train_hours=0.015, test_hours=0.005, new_words=6)
+CONFIG = mini.MiniDialogConfig(train_hours=0.015, test_hours=0.005, new_words=6, new_words_dev=4)
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +39,12 @@ def test_same_bytes_again_with_two_jobs(rendered, tmp_path):
 def test_voices_and_names_are_disjoint(rendered):
     _, parts = rendered
     names = list(parts)
-    assert names == ["train", "dev", "test", "newwords"]
+    assert names == ["train", "dev", "test", "newwords", "newwords_dev"]
     for i, one in enumerate(names):
         for two in names[i + 1 :]:
             speakers = [{s.speaker for s in parts[p]["supervisions"]} for p in (one, two)]
-            assert speakers[0] and not speakers[0] & speakers[1]
+            same_voices = (one, two) == ("dev", "newwords_dev")
+            assert speakers[0] and (same_voices or not speakers[0] & speakers[1])
             assert not invented(parts, one) & invented(parts, two)
 
 
@@ -65,12 +66,15 @@ def test_two_people_a_call_and_times_inside_the_recording(rendered):
     assert recording.sampling_rate == mini.RATE
 
 
-def test_new_words_one_a_sentence(rendered):
+@pytest.mark.parametrize(
+    "part, count", [("newwords", CONFIG.new_words), ("newwords_dev", CONFIG.new_words_dev)]
+)
+def test_new_words_one_a_sentence(rendered, part, count):
     folder, parts = rendered
-    words = (folder / "manifests" / "newwords_words.txt").read_text().split()
-    sentences = [turn.text.split() for turn in parts["newwords"]["supervisions"]]
-    assert len(words) == len(set(words)) == len(sentences) == CONFIG.new_words
-    assert sorted(words) == sorted(invented(parts, "newwords"))
+    words = (folder / "manifests" / f"{part}_words.txt").read_text().split()
+    sentences = [turn.text.split() for turn in parts[part]["supervisions"]]
+    assert len(words) == len(set(words)) == len(sentences) == count
+    assert sorted(words) == sorted(invented(parts, part))
     for sentence in sentences:
         assert len(set(sentence) & set(words)) == 1
 
@@ -79,12 +83,14 @@ def test_names_to_train_a_memory_on(rendered, tmp_path):
     """Voices of training, one or two names a sentence that no other part has, the rest the same."""
     config = replace(CONFIG, name_sentences=10)
     parts = mini.prepare_mini_dialog(audio_dir=tmp_path, config=config)
-    assert list(parts) == ["train", "dev", "test", "newwords", "names"]
+    assert list(parts) == ["train", "dev", "test", "newwords", "newwords_dev", "names"]
     for part, manifests in rendered[1].items():
+        assert not invented(parts, part) & invented(parts, "names")
+        if part == "newwords_dev":  # drawn last: its names depend on those of "names"
+            continue
         assert [s.text for s in manifests["supervisions"]] == [
             s.text for s in parts[part]["supervisions"]
         ]
-        assert not invented(parts, part) & invented(parts, "names")
     turns = list(parts["names"]["supervisions"])
     known = {word.upper() for word in grammar.vocabulary()}
     counts = [len(set(turn.text.split()) - known) for turn in turns]
@@ -98,7 +104,7 @@ def test_small_parts_do_not_depend_on_the_size_of_train(tmp_path):
     for hours in (0.01, 0.05):
         config = mini.MiniDialogConfig(train_hours=hours, test_hours=0.01)
         names = NameSource(0, grammar.vocabulary())
-        mini.plan_new_words(names, tmp_path, config)
+        mini.plan_new_words("newwords", config.new_words, names, tmp_path, config)
         texts.append(mini.plan_dialogues("test", names, tmp_path, config))
     assert texts[0] == texts[1]
 

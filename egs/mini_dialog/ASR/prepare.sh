@@ -4,7 +4,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 corpus=mini_dialog
 title="mini_dialog: two-party dialogues rendered with espeak-ng"
-parts="train dev test newwords"
+parts="train dev test newwords newwords_dev"
 vocab_size=200
 # the recipe's own variables
 recipe_options="train_hours test_hours reply_snr name_share name_sentences seed"

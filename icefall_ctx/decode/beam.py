@@ -2,6 +2,9 @@
 
     score(h) = (1 - w) log P_att(h) + w log P_ctc(h) + beta log P_lm(h) + bonus |h|
 
+Tokens that the decoder reads out of a word memory are scored with w = 0: the CTC head hears how
+an entry sounds, but has never seen how it is spelled, and would leave out its silent letters.
+
 All hypotheses of all utterances advance together; an utterance leaves the batch when nothing
 that is still open can beat what it has finished.
 """
@@ -30,6 +33,7 @@ class BeamOptions:
     length_bonus: added for every token.
     max_len_ratio: tokens an encoder frame at the most.
     nbest: finished hypotheses wanted, best first.
+    ctc_inside_entries: w for tokens of the word memory too.
     """
 
     beam: int = 5
@@ -38,6 +42,7 @@ class BeamOptions:
     length_bonus: float = 0.0
     max_len_ratio: float = 1.0
     nbest: int = 1
+    ctc_inside_entries: bool = False
 
     def __post_init__(self) -> None:
         """The search ends early because scores only fall, so the weights must not be negative."""
@@ -211,15 +216,29 @@ class BeamSearch:
 
     def _combine(self, front: Front, tokens: Tensor, att, ctc: Tensor, lm) -> Scores:
         options, before = self.options, front.scores
-        att = before.att.unsqueeze(1) + att.gather(1, tokens)
-        total = (1 - options.ctc_weight) * att + options.ctc_weight * ctc
+        att = att.gather(1, tokens)
+        weight = self._ctc_weight(front, tokens)
+        total = (1 - weight) * att + weight * (ctc - before.ctc.unsqueeze(1))
         lm_total = before.lm.unsqueeze(1).expand_as(att)
         if lm is not None:
-            lm_total = lm_total + lm.gather(1, tokens)
-            total = total + options.lm_scale * lm_total
-        lengths = torch.full_like(total, front.tokens.size(1))
-        lengths[:, -1] -= 1  # the end is not a token of the hypothesis
-        return Scores(total + options.length_bonus * lengths, att, ctc, lm_total)
+            lm = lm.gather(1, tokens)
+            lm_total = lm_total + lm
+            total = total + options.lm_scale * lm
+        total[:, :-1] += options.length_bonus  # the end is not a token of the hypothesis
+        return Scores(
+            before.total.unsqueeze(1) + total, before.att.unsqueeze(1) + att, ctc, lm_total
+        )
+
+    def _ctc_weight(self, front: Front, tokens: Tensor) -> Tensor:
+        """w of every candidate, (R, K).  The end always has it: all audio must be used up."""
+        weight = torch.full(
+            tokens.shape, self.options.ctc_weight, dtype=torch.double, device=tokens.device
+        )
+        reading = getattr(front.decoder, "reading", None)
+        both = 0.0 < self.options.ctc_weight < 1.0
+        if reading is not None and both and not self.options.ctc_inside_entries:
+            weight[:, :-1].masked_fill_(reading.unsqueeze(1), 0.0)
+        return weight
 
     def _advance(
         self,

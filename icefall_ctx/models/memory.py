@@ -20,7 +20,7 @@ from icefall_ctx.config import ModelConfig
 from icefall_ctx.data.batch import TokenHistory, length_mask
 from icefall_ctx.models.decoder import TransformerDecoderLayer, TransformerState, regroup
 from icefall_ctx.models.memory_attention import EntryEmbedding, MemoryAttention, MemoryEncoder
-from icefall_ctx.models.memory_entries import EncodedMemory, EntryTokens, MemoryScores
+from icefall_ctx.models.memory_entries import DUMMY, EncodedMemory, EntryTokens, MemoryScores
 
 SMALLEST = 1e-12  # of a mixed probability
 GATE_START = 4.0  # g starts at sigmoid(-2) without and sigmoid(2) with all probability on dummies
@@ -41,11 +41,13 @@ class MemoryState:
     baseline: state of the baseline decoder.
     own: audio and past of the memory decoder; None where the memory is empty.
     memory: what it reads; None where the memory is empty.
+    reading: after a step, the rows whose last block chose an entry, (R,); else None.
     """
 
     baseline: Any
     own: Optional[TransformerState] = None
     memory: Optional[EncodedMemory] = None
+    reading: Optional[Tensor] = None
 
     def select(self, rows: Tensor) -> "MemoryState":
         """Rows (M,) of the current R rows; see :func:`~icefall_ctx.models.decoder.regroup`."""
@@ -221,7 +223,8 @@ class MemoryDecoder(nn.Module):
         memory = self.out(hidden).float().log_softmax(dim=-1)
         output = MemoryOutput(baseline.unsqueeze(1), memory, self.gate_of(scores, state), scores)
         log_probs = self._mixed(output, state)[:, 0]
-        return log_probs, MemoryState(baseline_state, own, state.memory)
+        reading = scores[-1].choice()[:, 0] != DUMMY
+        return log_probs, MemoryState(baseline_state, own, state.memory, reading)
 
     @staticmethod
     def _mixed(output: MemoryOutput, state: MemoryState) -> Tensor:

@@ -1,7 +1,9 @@
 """Beam search against exhaustive search, batches against singles, and what never comes out."""
 
 import itertools
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from model_inputs import small_model, sound
@@ -10,6 +12,7 @@ from icefall_ctx.data.batch import TokenHistory
 from icefall_ctx.decode.beam import BeamOptions, BeamSearch
 from icefall_ctx.decode.ctc import PrefixScorer
 from icefall_ctx.models.lm import LstmLm, LstmLmConfig
+from icefall_ctx.models.memory_entries import EntryTokens
 
 VOCAB = 6  # three tokens that may be emitted
 MAX_LEN = 3
@@ -67,6 +70,47 @@ def test_a_huge_beam_is_exhaustive_search(ctc_weight, lm_scale, length_bonus):
         parts = nbest[0]
         total = (1 - ctc_weight) * parts.att + ctc_weight * parts.ctc + lm_scale * parts.lm
         assert parts.score == pytest.approx(total + length_bonus * len(parts.tokens))
+
+
+def exhaustive_with_memory(decoder, encoded, ctc, memory, limit, weight, inside):
+    """(score, tokens) of one utterance, best first, token by token."""
+    scorer = PrefixScorer(ctc, encoded.lens)
+    ranked = []
+    for length in range(limit + 1):
+        for tokens in itertools.product(range(3, VOCAB), repeat=length):
+            state = decoder.prepare(encoded.out, encoded.lens, memory=memory)
+            output = decoder.mixture(torch.tensor([[1, *tokens]]), state)
+            read = (output.scores[-1].choice()[0] != 0).tolist()
+            prefix, before, score = scorer.initial(), 0.0, 0.0
+            for place, token in enumerate([*tokens, 1]):
+                if token == 1:
+                    ctc_now = float(scorer.end(prefix)[0])
+                else:
+                    psi, prefix = scorer.extend(prefix, torch.tensor([[token]]))
+                    ctc_now = float(psi[0, 0])
+                w = 0.0 if read[place] and token != 1 and not inside else weight
+                att = float(output.log_probs[0, place, token])
+                score += (1 - w) * att + w * (ctc_now - before)
+                before = ctc_now
+            ranked.append((score, list(tokens), read))
+    return sorted(ranked, key=lambda item: -item[0])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_ctc_has_no_say_where_the_memory_reads_an_entry(inside):
+    model = small_model(vocab_size=VOCAB, memory="2mem", memory_encoder_layers=1)
+    decoder = model.decoder
+    encoded, ctc = inputs(model, 1)
+    memory = decoder.encode(EntryTokens.from_lists([[3, 4], [5], [5, 3]]))
+    memory = replace(memory, bias=torch.tensor([[1.0, 0.0, 0.0, 0.0]]))  # the dummy wins at times
+    options = BeamOptions(500, 0.3, max_len_ratio=0.6, nbest=5, ctc_inside_entries=inside)
+    state = decoder.prepare(encoded.out, encoded.lens, memory=memory)
+    (found,) = BeamSearch(decoder, options).search(state, ctc, encoded.lens)
+    limit = max(1, int(encoded.lens[0] * 0.6))
+    expected = exhaustive_with_memory(decoder, encoded, ctc, memory, limit, 0.3, inside)
+    assert 0.2 < np.mean([flag for _, _, read in expected for flag in read]) < 0.8
+    assert [h.tokens for h in found] == [tokens for _, tokens, _ in expected[:5]]
+    assert [h.score for h in found] == pytest.approx([s for s, _, _ in expected[:5]], abs=1e-4)
 
 
 TEXT = TokenHistory.from_lists([[[3, 4]], [], [[5, 6, 7]], [[8], [3]], []])

@@ -316,8 +316,9 @@ class DecodeConfig:
         0, "entries kept after the first block of the memory decoder; 0: all", low=0
     )
     memory_half: bool = option(False, "hold the encoded memory in float16")
-    memory_ctc: bool = option(
-        False, "beam search: CTC scores count for tokens read out of the memory too"
+    memory_ctc_weight: float = option(
+        0.0, "weight of the CTC prefix scores for tokens read out of the memory; at most "
+        "--ctc-decode-weight counts", low=0, high=1
     )
     memory_from_history: bool = option(
         False, "words of earlier turns that the training text hardly has enter the memory"

@@ -2,8 +2,9 @@
 
     score(h) = (1 - w) log P_att(h) + w log P_ctc(h) + beta log P_lm(h) + bonus |h|
 
-Tokens that the decoder reads out of a word memory are scored with w = 0: the CTC head hears how
-an entry sounds, but has never seen how it is spelled, and would leave out its silent letters.
+Tokens that the decoder reads out of a word memory have a w of their own, usually 0: the CTC head
+hears how an entry sounds, but has never seen how it is spelled, and would leave out its silent
+letters.
 
 All hypotheses of all utterances advance together; an utterance leaves the batch when nothing
 that is still open can beat what it has finished.
@@ -33,7 +34,7 @@ class BeamOptions:
     length_bonus: added for every token.
     max_len_ratio: tokens an encoder frame at the most.
     nbest: finished hypotheses wanted, best first.
-    ctc_inside_entries: w for tokens of the word memory too.
+    memory_ctc_weight: w of tokens of the word memory, where it is less than ctc_weight.
     """
 
     beam: int = 5
@@ -42,14 +43,16 @@ class BeamOptions:
     length_bonus: float = 0.0
     max_len_ratio: float = 1.0
     nbest: int = 1
-    ctc_inside_entries: bool = False
+    memory_ctc_weight: float = 0.0
 
     def __post_init__(self) -> None:
         """The search ends early because scores only fall, so the weights must not be negative."""
         if self.beam < 1 or self.nbest < 1:
             raise ValueError(f"beam {self.beam} and nbest {self.nbest} must be at least 1")
-        if not 0.0 <= self.ctc_weight <= 1.0 or not self.lm_scale >= 0.0:
-            raise ValueError("ctc_weight must be in 0 .. 1 and lm_scale not negative")
+        if not 0.0 <= self.ctc_weight <= 1.0 or not 0.0 <= self.memory_ctc_weight <= 1.0:
+            raise ValueError("ctc_weight and memory_ctc_weight must be in 0 .. 1")
+        if not self.lm_scale >= 0.0:
+            raise ValueError("lm_scale must not be negative")
 
 
 @dataclass
@@ -235,9 +238,9 @@ class BeamSearch:
             tokens.shape, self.options.ctc_weight, dtype=torch.double, device=tokens.device
         )
         reading = getattr(front.decoder, "reading", None)
-        both = 0.0 < self.options.ctc_weight < 1.0
-        if reading is not None and both and not self.options.ctc_inside_entries:
-            weight[:, :-1].masked_fill_(reading.unsqueeze(1), 0.0)
+        if reading is not None and self.options.ctc_weight < 1.0:
+            less = min(self.options.memory_ctc_weight, self.options.ctc_weight)
+            weight[:, :-1].masked_fill_(reading.unsqueeze(1), less)
         return weight
 
     def _advance(

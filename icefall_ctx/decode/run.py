@@ -75,7 +75,7 @@ def recogniser_options(config: DecodeConfig, data: DataConfig) -> RecogniserOpti
         lm_scale=config.lm_scale,
         length_bonus=config.length_bonus,
         max_len_ratio=config.max_len_ratio,
-        ctc_inside_entries=config.memory_ctc,
+        memory_ctc_weight=config.memory_ctc_weight,
     )
     # without history there is none for a first turn either
     first_text = "empty" if config.history == "none" else data.first_text

@@ -57,7 +57,10 @@ def check_options(config: DecodeConfig, model: AsrModel) -> None:
         "--memory, --words, --memory-lists and --memory-from-history" if wanted else "--memory-*"
     )
     extras = (
-        config.memory_trace or config.memory_preselect or config.memory_half or config.memory_ctc
+        config.memory_trace
+        or config.memory_preselect
+        or config.memory_half
+        or config.memory_ctc_weight
     )
     if (wanted or extras) and not model.has_memory:
         raise InputError(
@@ -68,7 +71,8 @@ def check_options(config: DecodeConfig, model: AsrModel) -> None:
         raise InputError(f"--method {config.method} reads no word memory; use --method beam")
     if extras and not wanted:
         raise InputError(
-            "--memory-trace, --memory-preselect, --memory-half and --memory-ctc need --memory"
+            "--memory-trace, --memory-preselect, --memory-half and --memory-ctc-weight need "
+            "--memory"
         )
     if config.memory_lists is not None and (config.memory is not None or config.words):
         raise InputError("--memory-lists gives each utterance its own list; leave out --memory")
@@ -186,7 +190,7 @@ def _name(config: DecodeConfig, shared: WordList) -> str:
     parts += ["memory-history"] if config.memory_from_history else []
     parts += [f"preselect{config.memory_preselect}"] if config.memory_preselect else []
     parts += ["half"] if config.memory_half else []
-    parts += ["ctc"] if config.memory_ctc else []
+    parts += [f"ctc{config.memory_ctc_weight:g}"] if config.memory_ctc_weight else []
     if config.baseline_exp_dir is not None:
         parts.append(f"baseline-{Path(config.baseline_exp_dir).name}")
     return "-".join(parts)

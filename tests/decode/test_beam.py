@@ -72,7 +72,7 @@ def test_a_huge_beam_is_exhaustive_search(ctc_weight, lm_scale, length_bonus):
         assert parts.score == pytest.approx(total + length_bonus * len(parts.tokens))
 
 
-def exhaustive_with_memory(decoder, encoded, ctc, memory, limit, weight, inside):
+def exhaustive_with_memory(decoder, encoded, ctc, memory, limit, weight, less):
     """(score, tokens) of one utterance, best first, token by token."""
     scorer = PrefixScorer(ctc, encoded.lens)
     ranked = []
@@ -88,7 +88,7 @@ def exhaustive_with_memory(decoder, encoded, ctc, memory, limit, weight, inside)
                 else:
                     psi, prefix = scorer.extend(prefix, torch.tensor([[token]]))
                     ctc_now = float(psi[0, 0])
-                w = 0.0 if read[place] and token != 1 and not inside else weight
+                w = less if read[place] and token != 1 else weight
                 att = float(output.log_probs[0, place, token])
                 score += (1 - w) * att + w * (ctc_now - before)
                 before = ctc_now
@@ -96,18 +96,18 @@ def exhaustive_with_memory(decoder, encoded, ctc, memory, limit, weight, inside)
     return sorted(ranked, key=lambda item: -item[0])
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_ctc_has_no_say_where_the_memory_reads_an_entry(inside):
+@pytest.mark.parametrize("less", [0.0, 0.2, 0.9])
+def test_ctc_has_less_to_say_where_the_memory_reads_an_entry(less):
     model = small_model(vocab_size=VOCAB, memory="2mem", memory_encoder_layers=1)
     decoder = model.decoder
     encoded, ctc = inputs(model, 1)
     memory = decoder.encode(EntryTokens.from_lists([[3, 4], [5], [5, 3]]))
     memory = replace(memory, bias=torch.tensor([[1.0, 0.0, 0.0, 0.0]]))  # the dummy wins at times
-    options = BeamOptions(500, 0.3, max_len_ratio=0.6, nbest=5, ctc_inside_entries=inside)
+    options = BeamOptions(500, 0.3, max_len_ratio=0.6, nbest=5, memory_ctc_weight=less)
     state = decoder.prepare(encoded.out, encoded.lens, memory=memory)
     (found,) = BeamSearch(decoder, options).search(state, ctc, encoded.lens)
     limit = max(1, int(encoded.lens[0] * 0.6))
-    expected = exhaustive_with_memory(decoder, encoded, ctc, memory, limit, 0.3, inside)
+    expected = exhaustive_with_memory(decoder, encoded, ctc, memory, limit, 0.3, min(less, 0.3))
     assert 0.2 < np.mean([flag for _, _, read in expected for flag in read]) < 0.8
     assert [h.tokens for h in found] == [tokens for _, tokens, _ in expected[:5]]
     assert [h.score for h in found] == pytest.approx([s for s, _, _ in expected[:5]], abs=1e-4)
@@ -175,7 +175,13 @@ def test_more_hypotheses_wanted_than_the_beam_holds():
 
 @pytest.mark.parametrize(
     "options",
-    [dict(beam=0), dict(nbest=0), dict(ctc_weight=1.5), dict(lm_scale=-1.0)],
+    [
+        dict(beam=0),
+        dict(nbest=0),
+        dict(ctc_weight=1.5),
+        dict(memory_ctc_weight=-0.1),
+        dict(lm_scale=-1.0),
+    ],
     ids=str,
 )
 def test_weights_that_make_the_search_wrong_are_refused(options):

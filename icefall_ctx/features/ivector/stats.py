@@ -92,7 +92,8 @@ class StatsComputer:
 
     def dense(self, frames: Sequence[Tensor]) -> Stats:
         """The same as one dense batch."""
-        counts, first = (self.options.acoustic_weight * part.double() for part in self._sums(frames))
+        weight = self.options.acoustic_weight
+        counts, first = (weight * part.double() for part in self._sums(frames))
         if self.whitener.dim() == 3:
             return Stats(counts, (self.whitener @ first[..., None])[..., 0])
         return Stats(counts, self.whitener * first)
